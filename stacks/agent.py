@@ -1,0 +1,58 @@
+"""How the agent is deployed and where it keeps its ledger."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from stacks.model import Model
+from stacks.quantities import PositiveDuration
+
+
+class VolumeLedger(Model):
+    """The ledger on a PersistentVolumeClaim in the agent's namespace."""
+
+    kind: Literal["volume"]
+    """`volume`."""
+
+    size: Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$")] = "1Gi"
+    """Size of the claim. An entry is about 1 KiB; 1Gi lasts for a million bursts."""
+
+    storage_class: str | None = None
+    """StorageClass of the claim. Default: the cluster's default class."""
+
+
+class ObjectStoreLedger(Model):
+    """The ledger in a bucket; the store must support conditional writes, as S3, GCS and Azure Blob do."""
+
+    kind: Literal["object-store"]
+    """`object-store`."""
+
+    url: Annotated[str, Field(pattern=r"^(s3|gs|az)://[^/?#@]+(/[^?#]*)?$")]
+    """Bucket and prefix, e.g. `s3://acme-gpufleet/ledger`. Credentials come from the agent's identity."""
+
+
+Ledger = Annotated[VolumeLedger | ObjectStoreLedger, Field(discriminator="kind")]
+"""Where the record of every dollar is kept."""
+
+
+class Agent(Model):
+    """The agent that releases jobs to the cloud and answers the gate."""
+
+    image: str = "ghcr.io/gpufleet/agent:0.1.0"
+    """Container image. Pin a tag or digest; `latest` is refused."""
+
+    replicas: Annotated[int, Field(ge=1, le=5)] = 1
+    """How many run; one leads, the others stand by."""
+
+    interval: PositiveDuration = timedelta(seconds=5)
+    """How often the agent decides. Shorter reacts faster and costs more API calls."""
+
+    ledger: Ledger = VolumeLedger(kind="volume")
+    """Where the ledger is kept."""
+
+    replay_speed: Annotated[float, Field(ge=1, le=3_600)] = 1.0
+    """How many seconds of fleet time pass in each real second. Only for replays on a cluster of fake nodes;
+    must stay 1 wherever money is real, since waits and costs are multiplied by it."""

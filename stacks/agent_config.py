@@ -1,0 +1,174 @@
+"""What the agent is told: the part of the fleet that it needs, resolved, as one value that crosses in a ConfigMap.
+
+The components write it and the agent reads it with the same model, so that neither can misread the other. It holds no
+secret and no path of a machine.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated, Literal
+
+import yaml
+from pydantic import Field
+
+from stacks.agent import Ledger, ObjectStoreLedger
+from stacks.burst import WaitPolicy
+from stacks.flavors import burst_flavors, flavors_of_pools
+from stacks.fleet import Fleet
+from stacks.labels import BURST_SUFFIX, GATE_NAME
+from stacks.model import Model
+from stacks.quantities import GpuCount, PositiveDuration, Usd
+from stacks.teams import Budget
+
+
+class FlavorConfig(Model):
+    """One flavor, as the agent accounts for it."""
+
+    gpus: GpuCount
+    """GPUs of the flavor; for a cloud flavor the most at any time."""
+
+    cloud: bool
+    """Whether it costs money and stands behind the gate."""
+
+    usd_per_gpu_hour: Usd
+    """Ceiling price of a GPU-hour."""
+
+
+class TeamConfig(Model):
+    """One team, by the names of its objects."""
+
+    namespace: str
+    """Namespace of its jobs."""
+
+    queue: str
+    """Its LocalQueue; the ClusterQueue has the same name."""
+
+    burst_queue: str
+    """The burst twin of its LocalQueue; the ClusterQueue has the same name."""
+
+    max_burst_gpus: GpuCount | None = None
+    """Most cloud GPUs at once."""
+
+    budget: Budget | None = None
+    """Its budget for cloud GPUs."""
+
+
+class ClassConfig(Model):
+    """One class, by its priority-class name (lower case)."""
+
+    max_wait: PositiveDuration | None = None
+    """Upper bound of the wait."""
+
+    burst: Literal["allowed", "never"]
+    """Whether its jobs may leave at all."""
+
+    expected_runtime: PositiveDuration
+    """What to assume of a job that says nothing."""
+
+
+class AgentConfig(Model):
+    """Everything the agent is told."""
+
+    organization: str
+    """Name of the company or group."""
+
+    gate: str
+    """Name of the AdmissionCheck that the agent answers."""
+
+    flavors: dict[str, FlavorConfig]
+    """All flavors by name."""
+
+    burst_order: tuple[str, ...]
+    """Cloud flavors in the order Kueue tries them."""
+
+    teams: dict[str, TeamConfig]
+    """All teams by name."""
+
+    classes: dict[str, ClassConfig]
+    """All classes by priority-class name."""
+
+    default_class: str
+    """The class of a job that names none."""
+
+    policy: WaitPolicy
+    """How long a job waits."""
+
+    budget: Budget | None = None
+    """The fleet's budget."""
+
+    interval: PositiveDuration
+    """How often to decide, in real time."""
+
+    ledger: Ledger
+    """Where the ledger is kept."""
+
+    replay_speed: Annotated[float, Field(ge=1)] = 1.0
+    """Seconds of fleet time in each real second."""
+
+    @property
+    def dearest_burst_price(self) -> Decimal:
+        """The most a burst GPU-hour may cost on any flavor."""
+        return max(self.flavors[name].usd_per_gpu_hour for name in self.burst_order)
+
+
+LEDGER_MOUNT = "/var/lib/gpufleet/ledger"
+"""Where the agent's pod mounts the claim of a volume ledger."""
+
+
+def ledger_url(ledger: Ledger) -> str:
+    """The store URL that the agent opens: the bucket, or the mounted claim."""
+    return ledger.url if isinstance(ledger, ObjectStoreLedger) else f"file://{LEDGER_MOUNT}"
+
+
+def agent_config(fleet: Fleet) -> AgentConfig:
+    """Resolve the fleet into what the agent is told."""
+    return AgentConfig(
+        organization=fleet.organization,
+        gate=GATE_NAME,
+        flavors={
+            flavor.name: FlavorConfig(gpus=flavor.gpus, cloud=flavor.cloud, usd_per_gpu_hour=flavor.usd_per_gpu_hour)
+            for flavor in flavors_of_pools(fleet.pools).values()
+        },
+        burst_order=tuple(flavor.name for flavor in burst_flavors(fleet.pools, fleet.burst.order)),
+        teams={
+            name: TeamConfig(
+                namespace=team.namespace or name,
+                queue=name,
+                burst_queue=name + BURST_SUFFIX,
+                max_burst_gpus=team.max_burst_gpus,
+                budget=team.budget,
+            )
+            for name, team in fleet.teams.items()
+        },
+        classes={
+            name.lower(): ClassConfig(
+                max_wait=job_class.max_wait,
+                burst=job_class.burst,
+                expected_runtime=job_class.expected_runtime or fleet.burst.expected_runtime,
+            )
+            for name, job_class in fleet.classes.items()
+        },
+        default_class=next(name.lower() for name, job_class in fleet.classes.items() if job_class.default),
+        policy=fleet.burst.policy,
+        budget=fleet.burst.budget and Budget.model_validate(fleet.burst.budget.model_dump(exclude={"when_exhausted"})),
+        interval=fleet.agent.interval,
+        ledger=fleet.agent.ledger,
+        replay_speed=fleet.agent.replay_speed,
+    )
+
+
+def dump(config: AgentConfig) -> str:
+    """The text of the ConfigMap: YAML in a fixed order, so that equal fleets give equal text."""
+    text: str = yaml.safe_dump(config.model_dump(mode="json", exclude_none=True), sort_keys=True, width=120)
+    return text
+
+
+def parse(text: str) -> AgentConfig:
+    """Read the text of the ConfigMap.
+
+    Raises:
+        pydantic.ValidationError: when it is not a configuration of this version.
+        yaml.YAMLError: when it is not YAML.
+    """
+    return AgentConfig.model_validate(yaml.safe_load(text))

@@ -1,0 +1,64 @@
+"""Every label, annotation, taint and name that more than one part of gpufleet must spell the same way."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PREFIX: Final = "gpufleet.dev"
+"""The one domain of our labels, annotations, taints and controller names."""
+
+FLAVOR_LABEL: Final = f"{PREFIX}/flavor"
+"""Node label: the flavor the node belongs to. Kueue copies it into the node selector of admitted pods."""
+
+POOL_LABEL: Final = f"{PREFIX}/pool"
+"""Node label: the pool of the fleet file the node belongs to."""
+
+LOCATION_LABEL: Final = f"{PREFIX}/location"
+"""Node label: `onprem`, `aws` or `gcp`."""
+
+BURST_TAINT: Final = f"{PREFIX}/burst"
+"""NoSchedule taint of every cloud node; only flavors behind the gate tolerate it."""
+
+MANAGED_LABEL: Final = f"{PREFIX}/managed"
+"""Namespace label: the admission policies apply to namespaces that carry it with the value `true`."""
+
+TEAM_LABEL: Final = f"{PREFIX}/team"
+"""Namespace and queue label: the team of the fleet file."""
+
+VERDICT_ANNOTATION: Final = f"{PREFIX}/verdict"
+"""Workload annotation, written by the agent alone: the last decision about the job, as JSON."""
+
+EXPECTED_RUNTIME_ANNOTATION: Final = f"{PREFIX}/expected-runtime"
+"""Pod template annotation, set by the user: how long the job is expected to run, e.g. `45m`."""
+
+GATE_CONTROLLER: Final = f"{PREFIX}/burst-gate"
+"""controllerName of our AdmissionCheck."""
+
+GATE_NAME: Final = "gpufleet-burst-gate"
+"""Name of our AdmissionCheck."""
+
+BURST_SUFFIX: Final = "-burst"
+"""What the name of a burst twin adds to the name of its queue. Team names may not end with it."""
+
+SYSTEM_NAMESPACE: Final = "gpufleet-system"
+"""Namespace of the agent."""
+
+AGENT_NAME: Final = "gpufleet-router"
+"""Name of the agent's Deployment, ServiceAccount, Lease and ConfigMap."""
+
+QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
+"""Kueue's own label: the LocalQueue of a job."""
+
+PRIORITY_CLASS_LABEL: Final = "kueue.x-k8s.io/priority-class"
+"""Kueue's own label: the WorkloadPriorityClass of a job, which is how a job names its class."""
+
+MAX_EXEC_LABEL: Final = "kueue.x-k8s.io/max-exec-time-seconds"
+"""Kueue's own label: the run time after which Kueue stops the job."""
+
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+"""The extended resource of whole NVIDIA GPUs."""
+
+MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
+"""Set to `gpufleet` on every object we create; a GitOps tool can leave these objects alone by it."""
+
+MANAGED_BY: Final = "gpufleet"

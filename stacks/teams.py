@@ -1,0 +1,86 @@
+"""Teams: who may use how much of what is there, and how much money they may spend beyond it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, field_validator, model_validator
+
+from stacks.labels import BURST_SUFFIX
+from stacks.model import Model
+from stacks.quantities import GpuCount, KubeName, Usd
+
+
+class Budget(Model):
+    """What may be spent on cloud GPUs in a calendar day and month, counted in UTC."""
+
+    monthly: Usd | None = None
+    """Most that may be spent in a calendar month. Default: no monthly limit."""
+
+    daily: Usd | None = None
+    """Most that may be spent in a calendar day. Default: no daily limit."""
+
+    kind: Literal["hard", "soft"] = "hard"
+    """`hard`: commits the ceiling price for a job's enforced longest run time before it starts, so that committed and
+    spent together never exceed the limit; a job without `kueue.x-k8s.io/max-exec-time-seconds` stays local.
+    `soft`: commits the expected cost, and reports an overshoot instead of preventing it."""
+
+    @model_validator(mode="after")
+    def _some_limit(self) -> Self:
+        if self.monthly is None and self.daily is None:
+            raise ValueError("a budget needs monthly or daily (e.g. monthly: 20000 USD); leave it out for no limit")
+        return self
+
+
+class FleetBudget(Budget):
+    """The budget of the whole fleet; a team's budget applies beneath it."""
+
+    when_exhausted: Literal["local-only"] = "local-only"
+    """What happens when it is used up: no new job goes to the cloud; what runs there is left alone."""
+
+
+class Team(Model):
+    """One team: a namespace, a queue, a share of the local GPUs and a budget for the cloud."""
+
+    namespace: KubeName | None = None
+    """Namespace of the team's jobs. Default: the team's name."""
+
+    quota: dict[str, GpuCount]
+    """GPUs of each local flavor that are the team's own; other teams' borrowed jobs give way."""
+
+    borrow: dict[str, GpuCount] = Field(default_factory=dict)
+    """Most GPUs of a flavor the team may use beyond its quota while others leave them idle. Default: no limit."""
+
+    lend: dict[str, GpuCount] = Field(default_factory=dict)
+    """Most of its own idle GPUs of a flavor that the team lends. Default: all."""
+
+    weight: Annotated[float, Field(gt=0, le=1_000)] = 1.0
+    """Share against other teams when several borrow the same idle GPUs."""
+
+    max_burst_gpus: GpuCount | None = None
+    """Most cloud GPUs that the team may hold at once. Default: the pools' own limits."""
+
+    budget: Budget | None = None
+    """What the team may spend on cloud GPUs. Default: only the fleet's budget limits it."""
+
+    @field_validator("namespace")
+    @classmethod
+    def _not_ours(cls, value: str | None) -> str | None:
+        if value is not None and (value.startswith("kube-") or value in {"default", "kueue-system", "gpufleet-system"}):
+            raise ValueError(f"namespace {value} belongs to the system; give the team one of its own")
+        return value
+
+    @model_validator(mode="after")
+    def _borrow_and_lend_match_quota(self) -> Self:
+        for flavor, lent in self.lend.items():
+            if lent > self.quota.get(flavor, 0):
+                raise ValueError(
+                    f"lend {flavor}: {lent} is more than the quota of {self.quota.get(flavor, 0)}; lend at most that"
+                )
+        return self
+
+
+def check_team_name(name: str) -> None:
+    """Raise ValueError when the name would collide with a burst twin's."""
+    if name.endswith(BURST_SUFFIX):
+        raise ValueError(f"team {name}: a name may not end with '{BURST_SUFFIX}', which names burst twins")
