@@ -1,0 +1,1 @@
+"""Objects inside a cluster, the same on every platform."""

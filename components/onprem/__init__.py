@@ -1,0 +1,1 @@
+"""Nodes that the company owns."""

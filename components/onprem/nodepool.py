@@ -1,0 +1,43 @@
+"""On-prem pools: labels the nodes that the file names, so that their flavor finds them.
+
+It does not join nodes to the cluster or install drivers. Pools whose nodes are not named are left alone: their kubelets
+must set the labels (`gpufleet plan` prints them).
+"""
+
+from __future__ import annotations
+
+import pulumi
+
+from components.base import Component
+from components.names import Manifest
+from stacks.flavors import flavor_name
+from stacks.labels import FLAVOR_LABEL, LOCATION_LABEL, POOL_LABEL
+from stacks.pools import OnPremPool
+
+
+class OnPremNodePool(Component):
+    """The nodes of one on-prem pool, each labelled by a patch that is withdrawn when the pool goes."""
+
+    def __init__(
+        self, name: str, pool_name: str, pool: OnPremPool, *, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__(name, opts)
+        self.nodes = self.kubernetes_all(manifests(pool_name, pool), patch=True)
+        self.register_outputs({})
+
+
+def node_labels(pool_name: str, pool: OnPremPool) -> dict[str, str]:
+    """The labels that every node of the pool must carry."""
+    return {FLAVOR_LABEL: flavor_name(pool), POOL_LABEL: pool_name, LOCATION_LABEL: pool.location}
+
+
+def manifests(pool_name: str, pool: OnPremPool) -> dict[str, Manifest]:
+    """One patch per named node."""
+    return {
+        node: {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": node, "labels": node_labels(pool_name, pool)},
+        }
+        for node in pool.node_names
+    }

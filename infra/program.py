@@ -1,0 +1,59 @@
+"""The wiring: which components a fleet needs, and in which order. It decides nothing.
+
+Order of creation: admission policies before the agent's rights, the agent before the gate, the gate Active before the
+burst twins that refer to it; deletion runs backwards. The teams' own queues wait for nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_kubernetes import Provider
+
+from components.kubernetes.admission import AdmissionPolicies
+from components.kubernetes.agent import Agent
+from components.kubernetes.kueue import Queues
+from components.onprem.nodepool import OnPremNodePool
+from stacks.clusters import Cluster, KubeconfigContext, KubeconfigSecret
+from stacks.fleet import Fleet
+from stacks.labels import GATE_NAME, SYSTEM_NAMESPACE
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """What the stack exports."""
+
+    cluster: str
+    gate: str
+    agent_namespace: str
+    queues: dict[str, str]
+
+
+def build(fleet: Fleet, secrets: pulumi.Config) -> Outputs:
+    """Declare every resource of the fleet; `secrets` resolves the names of sibling secrets."""
+    [(cluster_name, cluster)] = fleet.clusters.items()
+    provider = _provider(cluster_name, cluster, secrets)
+    options = pulumi.ResourceOptions(provider=provider)
+    for pool_name, pool in fleet.onprem_pools.items():
+        if pool.node_names:
+            OnPremNodePool(pool_name, pool_name, pool, opts=options)
+    policies = AdmissionPolicies("admission", opts=options)
+    agent = Agent("agent", fleet, policies=policies.bindings, opts=options)
+    Queues("queues", fleet, agent=[agent.deployment], opts=options)
+    return Outputs(
+        cluster=cluster_name,
+        gate=GATE_NAME,
+        agent_namespace=SYSTEM_NAMESPACE,
+        queues={name: f"{team.namespace or name}/{name}" for name, team in fleet.teams.items()},
+    )
+
+
+def _provider(name: str, cluster: Cluster, secrets: pulumi.Config) -> Provider:
+    match cluster.kubeconfig:
+        case KubeconfigSecret(secret=secret):
+            return Provider(name, kubeconfig=secrets.require_secret(secret))
+        case KubeconfigContext(context=context):
+            return Provider(name, context=context)
+        case None:
+            return Provider(name)

@@ -1,0 +1,1 @@
+"""Policy rules over plain manifests. Empty until the policy milestone."""

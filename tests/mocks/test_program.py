@@ -1,0 +1,138 @@
+"""The whole program under Pulumi's mocks: types, names, order and manifests, against golden files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+from pulumi.runtime import mocks
+
+from components.kubernetes import admission, agent, kueue
+from components.onprem import nodepool
+from infra.program import build
+from stacks.fleet import Fleet
+from stacks.load import load_file, load_text
+from tests.conftest import ROOT, Golden
+
+LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"
+
+
+@dataclass
+class Recorder(mocks.Mocks):
+    """Records every resource as it is registered."""
+
+    resources: list[mocks.MockResourceArgs] = field(default_factory=list)
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        self.resources.append(args)
+        return f"{args.name}-id", args.inputs
+
+    def call(self, args: mocks.MockCallArgs) -> dict[Any, Any]:
+        raise AssertionError(f"the program invoked {args.token}; components do no look-ups")
+
+
+@pytest.fixture
+def recorder() -> Iterator[Recorder]:
+    recorder = Recorder()
+    mocks.set_mocks(recorder, project="gpufleet", stack="local", preview=False)
+    yield recorder
+    pulumi.runtime.settings.reset_options()
+
+
+def run(fleet: Fleet) -> None:
+    @pulumi.runtime.test
+    def program() -> None:
+        build(fleet, pulumi.Config("gpufleet"))
+
+    program()
+
+
+def test_types_and_logical_names_are_a_contract(recorder: Recorder, golden: Golden) -> None:
+    run(load_file(LOCAL))
+    names = sorted(f"{resource.typ} {resource.name}" for resource in recorder.resources)
+    golden.check("local/resources.txt", "\n".join(names) + "\n")
+
+
+def test_the_manifests_of_the_local_stack_read_as_reviewed(golden: Golden) -> None:
+    fleet = load_file(LOCAL)
+    pools = {
+        f"{name}-{node}": manifest
+        for name, pool in fleet.onprem_pools.items()
+        for node, manifest in nodepool.manifests(name, pool).items()
+    }
+    for file, objects in {
+        "kueue": kueue.manifests(fleet),
+        "agent": agent.manifests(fleet),
+        "admission": admission.manifests(),
+        "nodes": pools,
+    }.items():
+        golden.check(f"local/{file}.yaml", yaml.safe_dump_all(objects.values(), sort_keys=False, width=120))
+
+
+def test_what_the_engine_is_given_is_the_manifest_and_nothing_else(recorder: Recorder) -> None:
+    fleet = load_file(LOCAL)
+    run(fleet)
+    by_name = {resource.name: resource.inputs for resource in recorder.resources}
+    for role, manifest in kueue.manifests(fleet).items():
+        assert by_name[f"queues-{role}"] == manifest
+
+
+def test_reordering_teams_and_pools_renames_nothing(recorder: Recorder) -> None:
+    run(load_file(LOCAL))
+    before = {(resource.typ, resource.name) for resource in recorder.resources}
+    recorder.resources.clear()
+    text = LOCAL.read_text()
+    vision = re.search(r"^ +vision: .*\n", text, re.MULTILINE)
+    speech = re.search(r"^ +speech: .*\n", text, re.MULTILINE)
+    assert vision
+    assert speech
+    moved = text.replace(vision.group(), "").replace(speech.group(), speech.group() + vision.group())
+    assert moved != text
+    run(load_text(moved, "moved"))
+    assert {(resource.typ, resource.name) for resource in recorder.resources} == before
+
+
+def test_no_burst_queue_is_without_the_gate_on_every_cloud_flavor() -> None:
+    fleet = load_file(LOCAL)
+    cloud = {flavor.name for flavor in kueue.flavors_of_pools(fleet.pools).values() if flavor.cloud}
+    for team in fleet.teams:
+        own, twin = kueue.cluster_queue(fleet, team), kueue.burst_cluster_queue(fleet, team)
+        [check] = twin["spec"]["admissionChecksStrategy"]["admissionChecks"]
+        offered = {flavor["name"] for group in twin["spec"]["resourceGroups"] for flavor in group["flavors"]}
+        assert set(check["onFlavors"]) == cloud == offered & cloud
+        local = {flavor["name"] for group in own["spec"]["resourceGroups"] for flavor in group["flavors"]}
+        assert not local & cloud
+        assert "admissionChecksStrategy" not in own["spec"]
+
+
+def test_quotas_of_cohorts_sum_to_the_supply() -> None:
+    fleet = load_file(LOCAL)
+    cohorts = [kueue.organization_cohort(fleet), *(kueue.team_cohort(fleet, team) for team in fleet.teams)]
+    for flavor in kueue.flavors_of_pools(fleet.pools).values():
+        nominal = [
+            int(resource["nominalQuota"])
+            for cohort in cohorts
+            for group in cohort["spec"]["resourceGroups"]
+            for quota in group["flavors"]
+            for resource in quota["resources"]
+            if quota["name"] == flavor.name and resource["name"] == "nvidia.com/gpu"
+        ]
+        assert sum(nominal) == flavor.gpus
+
+
+def test_the_agent_may_touch_no_secret_no_pod_and_no_quota() -> None:
+    objects = agent.manifests(load_file(LOCAL))
+    rules = objects["cluster-role"]["rules"] + objects["role"]["rules"]
+    touched = {resource for rule in rules for resource in rule["resources"]}
+    assert touched.isdisjoint({"secrets", "pods", "nodes", "clusterqueues", "cohorts", "resourceflavors", "*"})
+    assert all("*" not in rule["verbs"] and "*" not in rule["apiGroups"] for rule in rules)
+
+
+def test_every_component_module_keeps_its_program_small(repository: Path) -> None:
+    assert len((repository / "infra" / "__main__.py").read_text().splitlines()) < 40
