@@ -1,0 +1,1 @@
+"""The commands of `gpufleet`, one module per group; `infra.cli` puts them together."""

@@ -1,0 +1,90 @@
+"""`gpufleet replay` and `gpufleet trace`: put the load of a file, or a synthetic one, onto the embedded stack."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from dataclasses import astuple
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from infra.commands.project import checkout, stack_file
+from infra.commands.replays import run_replay, trace_jobs
+from infra.local.embedded import Embedded
+from infra.replay.convert import FORMATS, convert
+from infra.replay.synthetic import DEFAULT_SEED, synthetic
+from infra.replay.trace import COLUMNS, TraceOptions
+from stacks.load import load_file
+
+app = typer.Typer(help="Make and convert traces (docs/traces.md).", no_args_is_help=True)
+
+Stack = Annotated[str, typer.Option(help="Embedded stack to use.")]
+Pairs = Annotated[
+    list[str] | None, typer.Option(help="The file's name = the fleet's, e.g. ee9e8c=vision; * = all others.")
+]
+
+
+def replay(
+    trace: Annotated[Path | None, typer.Option(help="CSV of jobs. Default: a synthetic trace.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the synthetic trace.")] = DEFAULT_SEED,
+    map_team: Pairs = None,
+    map_class: Pairs = None,
+    limit: Annotated[int | None, typer.Option(help="Take at most this many jobs.")] = None,
+    window: Annotated[tuple[str, str] | None, typer.Option(help="Take jobs that arrive in [START, END).")] = None,
+    stack: Stack = "local",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+) -> None:
+    """Replay a trace on the running embedded stack, in compressed time, and print what happened."""
+    console = Console(stderr=as_json)
+    fleet = load_file(stack_file(stack), display=f"stacks/Pulumi.{stack}.yaml")
+    options = TraceOptions(
+        teams=_pairs(map_team, "--map-team"),
+        auto_teams="auto" in (map_team or []),
+        classes=_pairs(map_class, "--map-class"),
+        limit=limit,
+        window=window,
+    )
+    jobs = trace_jobs(fleet, trace, seed, options, console)
+    embedded = Embedded.open(checkout(), stack, console)
+    with embedded.locked("replays a trace"):
+        exact = run_replay(embedded, fleet, jobs, Console() if as_json else console, as_json=as_json)
+    raise typer.Exit(0 if exact else 1)
+
+
+@app.command("convert")
+def convert_command(
+    source: Annotated[Path, typer.Argument(help="File to read; .gz is unpacked.")],
+    destination: Annotated[Path, typer.Argument(help="CSV to write; .gz is packed.")],
+    form: Annotated[str, typer.Option("--from", help=f"Format of the source: {', '.join(FORMATS)}.")] = "philly",
+) -> None:
+    """Turn another trace format into ours."""
+    for line in convert(source, destination, form).lines():
+        typer.echo(line)
+
+
+@app.command()
+def synthesize(
+    stack: Stack = "local", seed: Annotated[int, typer.Option(help="Equal seeds give equal traces.")] = DEFAULT_SEED
+) -> None:
+    """Print the synthetic trace of a stack as CSV."""
+    fleet = load_file(stack_file(stack), display=f"stacks/Pulumi.{stack}.yaml")
+    writer = csv.writer(sys.stdout)
+    writer.writerow(COLUMNS)
+    for job in synthetic(fleet, seed=seed):
+        name, team, job_class, gpus, submit, run, expected, longest = astuple(job)
+        writer.writerow([submit, team, job_class, gpus, run, "" if expected is None else expected, longest, name])
+
+
+def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts or []:
+        if text == "auto" and option == "--map-team":
+            continue
+        theirs, equals, ours = text.partition("=")
+        if not equals or not theirs or not ours:
+            raise typer.BadParameter(f"{text!r}: write THEIRS=OURS, e.g. ee9e8c=vision", param_hint=option)
+        pairs[theirs] = ours
+    return pairs

@@ -1,0 +1,140 @@
+"""One directory per stack that holds all the embedded control plane keeps: data, keys, logs, ports, processes.
+
+It knows nothing of Kubernetes. Deleting the directory after `stop` deletes the stack.
+
+Invariants: the directory is private to its user; each file is replaced atomically, so a reader never sees half of
+one; `State.id` is random and never reused, so that a process which carries it is certainly ours.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infra.local.errors import StateError
+from infra.local.locking import locked
+
+STATE_VARIABLE = "GPUFLEET_STATE"
+_IDENTITY_FILE = "state.json"
+_FORMAT = 1  # raised when a newer layout cannot be read by older code
+
+
+def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
+    """Replace `path` as a whole: after a crash it holds the old content or the new, never a part."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with os.fdopen(descriptor, "wb") as stream:
+            stream.write(content if isinstance(content, bytes) else content.encode())
+        os.chmod(temporary, mode)  # noqa: PTH101 - the name is a string here
+        os.replace(temporary, path)  # noqa: PTH105
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def read_json(path: Path) -> Any:
+    """Return the content of a JSON file, None where it is missing or damaged (a full disk leaves such files)."""
+    try:
+        return json.loads(path.read_bytes())
+    except (FileNotFoundError, ValueError):
+        return None
+
+
+@dataclass
+class State:
+    """The state directory of one stack; get one from `State.open`."""
+
+    root: Path
+    stack: str
+    id: str
+    _lock_depth: int = field(default=0, repr=False)
+
+    @classmethod
+    def open(cls, checkout: Path, stack: str) -> State:
+        """Open or create the directory: $GPUFLEET_STATE, else `<checkout>/.gpufleet/<stack>`.
+
+        Raises:
+            StateError: it belongs to another stack, is of a newer format, or cannot be written.
+        """
+        override = os.environ.get(STATE_VARIABLE)
+        root = Path(override).expanduser() if override else checkout / ".gpufleet" / stack
+        return cls.at(root.absolute(), stack)
+
+    @classmethod
+    def at(cls, root: Path, stack: str) -> State:
+        """Open or create the state in exactly this directory."""
+        try:
+            root.mkdir(parents=True, exist_ok=True, mode=0o700)
+            return cls(root, stack, _identity(root, stack))
+        except (PermissionError, NotADirectoryError, FileExistsError) as error:
+            raise StateError(
+                f"{root}: cannot be used as state directory ({error.strerror}); set {STATE_VARIABLE} to a writable one"
+            ) from error
+
+    @contextmanager
+    def lock(self, purpose: str) -> Iterator[None]:
+        """Be the only process that changes this stack; re-entrant in one process, raises LockedError if taken."""
+        if self._lock_depth == 0:
+            with locked(self.root / "lock", purpose):
+                yield from self._counted()
+        else:
+            yield from self._counted()
+
+    def _counted(self) -> Iterator[None]:
+        self._lock_depth += 1
+        try:
+            yield
+        finally:
+            self._lock_depth -= 1
+
+    @property
+    def kubeconfig(self) -> Path:
+        """The administrator's kubeconfig, self-contained: it may be copied elsewhere."""
+        return self.root / "kubeconfig"
+
+    @property
+    def logs(self) -> Path:
+        """One log per process, appended to over restarts."""
+        return self.root / "logs"
+
+    @property
+    def audit_log(self) -> Path:
+        """The API server's audit log, JSON lines; rotated files stand beside it."""
+        return self.root / "audit" / "audit.log"
+
+    @property
+    def pki(self) -> Path:
+        """Certificates and keys."""
+        return self.root / "pki"
+
+    @property
+    def config(self) -> Path:
+        """Generated configuration files of the processes."""
+        return self.root / "config"
+
+
+def _identity(root: Path, stack: str) -> str:
+    path = root / _IDENTITY_FILE
+    with locked(root / ".identity.lock", "opens the state directory", on_wait=lambda _: None):
+        known = read_json(path)
+        if not isinstance(known, dict) or not known.get("id"):
+            known = {"format": _FORMAT, "stack": stack, "id": uuid.uuid4().hex}
+            write_atomically(path, json.dumps(known))
+    if known.get("format") != _FORMAT:
+        raise StateError(
+            f"{root}: is of format {known.get('format')!r}, this version reads {_FORMAT}; delete it or use that version"
+        )
+    if known.get("stack") != stack:
+        raise StateError(
+            f"{root}: belongs to the stack {known.get('stack')!r}, not {stack!r}; "
+            f"set {STATE_VARIABLE} to another directory"
+        )
+    return str(known["id"])

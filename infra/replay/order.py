@@ -1,0 +1,204 @@
+"""How exactly the queues were served: local room missed, older jobs passed over, and the delay of released jobs.
+
+All from the histories, ordered by resource version. These measure quality, not money: unlike the gate's proof, a count
+above zero is possible, since Kueue decides in cycles and batches its requeues at about a second.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+
+from infra.replay.histories import Histories
+from infra.replay.history import Change, History, Reservation, is_burst_queue
+from infra.replay.quota import LocalQuota
+from runtime.routing.policy import wait_limit
+from runtime.routing.snapshot import Job, Stage
+from runtime.routing.verdict import Code
+from stacks.agent_config import AgentConfig, agent_config
+from stacks.flavors import flavors_of_pools
+from stacks.fleet import Fleet
+
+LASTING_SECONDS = 1.0
+"""Real seconds that a missed chance lasts to count as lasting: Kueue batches requeues at about a second."""
+
+_WAITS = {Code.WAITING, Code.RELEASED, Code.CLEARED, Code.RECALLED}
+
+
+@dataclass(frozen=True, slots=True)
+class Missed:
+    """A job that went to the cloud although it fitted locally, or an older job that was passed over.
+
+    `lasted_seconds` is real: how long it had fitted by then, or how long the older job went on waiting.
+    """
+
+    at: float
+    namespace: str
+    job: str
+    other: str | None
+    lasted_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Delay:
+    """Real seconds from the end of a released job's wait to its first pod on a node."""
+
+    job: str
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    version: int
+    at: float
+    team: str
+    flavor: str
+    gpus: int
+
+
+_NEVER = sys.maxsize
+_END = _Step(_NEVER, 0.0, "", "", 0)
+
+
+def missed_local(histories: Histories, fleet: Fleet, since: float = 0.0) -> list[Missed]:
+    """Cloud reservations at whose moment the job fitted the local quota.
+
+    Rule: at the version of the reservation, after everything before it and nothing after, some local flavor had as many
+    GPUs available to the team as the job asks for (LocalQuota: quota, borrowing and lending; no preemption, no nodes,
+    no cores). Jobs ahead in the queue are not considered. It lasted since the quota last became enough or the job was
+    created, whichever is later.
+    """
+    quota = LocalQuota(fleet)
+    local = set(quota.flavors)
+    bursts = [pair for pair in _reservations(histories) if pair[1].flavor not in local and pair[1].at >= since]
+    fitted: dict[tuple[str, int], float | None] = {}
+    usage: dict[tuple[str, str], int] = {}
+    for history, _ in bursts:
+        fitted[history.team, history.gpus] = 0.0 if quota.fits(history.team, history.gpus, usage) else None
+    steps = iter([*_steps(histories, local), _END])
+    step = next(steps)
+    found = []
+    for history, reservation in bursts:
+        while step.version < reservation.version:
+            usage[step.team, step.flavor] = usage.get((step.team, step.flavor), 0) + step.gpus
+            for shape, before in fitted.items():
+                fits = quota.fits(*shape, usage)
+                fitted[shape] = (step.at if before is None else before) if fits else None
+            step = next(steps)
+        fitted_since = fitted[history.team, history.gpus]
+        if fitted_since is not None:
+            lasted = max(0.0, reservation.at - max(fitted_since, history.first_seen_at))
+            found.append(Missed(reservation.at, history.namespace, history.job or history.name, None, lasted))
+    return found
+
+
+def inversions(histories: Histories, fleet: Fleet, since: float = 0.0) -> list[Missed]:
+    """Reservations that passed over an older job of the same team.
+
+    Rule: when a job reserved a flavor, another Workload of the same team and priority, created in an earlier second
+    (Kueue orders by creation time, which has whole seconds), asking for as many GPUs or fewer, could be admitted and
+    was not; for a cloud flavor it also had to be released. It lasted until that job reserved quota itself, ended or
+    the log does.
+    """
+    local = {flavor.name for flavor in flavors_of_pools(fleet.pools).values() if not flavor.cloud}
+    end = max((change.at for one in histories.jobs.values() for change in one.changes), default=0.0)
+    pending: dict[tuple[str, int], dict[str, tuple[History, str]]] = {}
+    changes = iter(_changes(histories))
+    if not histories.jobs:
+        return []
+    version, owner, change = next(changes)
+    found = []
+    for younger, reservation in _reservations(histories):
+        while version < reservation.version:
+            waiting = pending.setdefault((owner.team, owner.priority), {})
+            if change.open:
+                waiting[owner.uid] = owner, change.queue
+            else:
+                waiting.pop(owner.uid, None)
+            version, owner, change = next(changes)
+        if reservation.at < since:
+            continue
+        for older, queue in pending.get((younger.team, younger.priority), {}).values():
+            if older.created_at >= younger.created_at or older.gpus > younger.gpus:
+                continue
+            if reservation.flavor in local or is_burst_queue(queue):
+                until = next((one.at for one in older.changes if one.version > reservation.version), end)
+                names = (younger.job or younger.name, older.job or older.name)
+                lasted = max(0.0, until - reservation.at)
+                found.append(Missed(reservation.at, younger.namespace, *names, lasted))
+    return found
+
+
+def release_delays(histories: Histories, fleet: Fleet, speed: float, since: float = 0.0) -> list[Delay]:
+    """Delay of every job that the agent released and that ran: from eligible to its first pod bound to a node.
+
+    A job is eligible when its wait is over. One that was held after that for another reason (budget, room, team's
+    limit) becomes eligible when it is released.
+
+    Args:
+        histories: The audit log.
+        fleet: Whose wait policy.
+        speed: Fleet seconds in each real second.
+        since: Real time; jobs released earlier are not counted.
+    """
+    bound, config = histories.bound_times(), agent_config(fleet)
+    found = []
+    for history in histories.jobs.values():
+        job = (history.namespace, history.job or "")
+        moves = histories.queues.get(job, [])
+        released = next((move.at for move in moves if move.by_agent and is_burst_queue(move.queue)), None)
+        if released is None or released < since:
+            continue
+        started = next((at for at in bound.get(job, []) if at >= released), None)
+        if started is None:
+            continue
+        held = any(code not in _WAITS for at, code in history.verdicts if at <= released)
+        limit = history.first_seen_at + _wait(history, config, speed) / speed
+        eligible = released if held else min(limit, released)
+        found.append(Delay(history.job or history.name, started - eligible))
+    return found
+
+
+def _wait(history: History, config: AgentConfig, speed: float) -> float:
+    """Fleet seconds that the job waits for local GPUs by the fleet's policy."""
+    seen = history.latest
+    job = Job(
+        uid=history.uid,
+        namespace=history.namespace,
+        name=history.name,
+        owner_kind="Job",
+        owner_name=history.job or "",
+        owner_uid=history.job_uid or "",
+        team=history.team,
+        job_class=history.job_class,
+        priority=history.priority,
+        gpus=history.gpus,
+        created_at=history.created_at,
+        stage=Stage.QUEUED,
+        expected_seconds=seen.expected_seconds,
+        max_seconds=None if seen.max_real_seconds is None else seen.max_real_seconds * speed,
+    )
+    return wait_limit(job, config).seconds
+
+
+def _reservations(histories: Histories) -> list[tuple[History, Reservation]]:
+    pairs = [(history, one) for history in histories.jobs.values() for one in history.reservations]
+    return sorted(pairs, key=lambda pair: pair[1].version)
+
+
+def _steps(histories: Histories, local: set[str]) -> list[_Step]:
+    """Every change of the local usage, in order."""
+    steps = []
+    for history, one in _reservations(histories):
+        if one.flavor in local:
+            steps.append(_Step(one.version, one.at, history.team, one.flavor, one.gpus))
+            if one.freed_version is not None and one.freed_at is not None:
+                steps.append(_Step(one.freed_version, one.freed_at, history.team, one.flavor, -one.gpus))
+    return sorted(steps, key=lambda step: step.version)
+
+
+def _changes(histories: Histories) -> list[tuple[int, History, Change]]:
+    """Every change of every job in order, and a last one that never comes."""
+    changes = [(change.version, history, change) for history in histories.jobs.values() for change in history.changes]
+    changes.sort(key=lambda item: item[0])
+    return [*changes, (_NEVER, changes[-1][1], changes[-1][2])] if changes else []

@@ -1,0 +1,165 @@
+"""The closing summary as text for people, with the command that verifies each line, and as JSON for programs."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from infra.replay.jobs import REPLAY_LABEL
+from infra.replay.order import LASTING_SECONDS, Missed
+from infra.replay.summary import AT_ONCE_SECONDS, Spend, Summary
+from infra.replay.tally import quantile
+from stacks.labels import FLAVOR_LABEL, GPU_RESOURCE, VERDICT_ANNOTATION
+from stacks.quantities import format_duration, format_usd
+
+_EXAMPLES = 3
+
+
+def to_dict(summary: Summary) -> dict[str, Any]:
+    """The summary as JSON values; amounts of money are text."""
+    return {name: _plain(value) for name, value in dataclasses.asdict(summary).items()} | {"exact": summary.exact}
+
+
+def lines(summary: Summary) -> list[str]:
+    """The summary for a person: each claim, and below it the command that shows it."""
+    return [*_jobs(summary), *_waits(summary), *_money(summary), *_exactness(summary), *_notes(summary)]
+
+
+def _jobs(summary: Summary) -> Iterator[str]:
+    placed = summary.placed
+    where = ", ".join(f"{flavor} {count}" for flavor, count in placed.by_flavor.items()) or "none"
+    yield (
+        f"replay {summary.run_id}: {placed.total} jobs in {summary.real_seconds:.0f} s "
+        f"({_fleet(summary.real_seconds * summary.speed)} of fleet time)"
+    )
+    yield f"jobs: {placed.local} ran locally, {placed.cloud} in the cloud ({where})"
+    yield _verify(
+        f"kubectl get workloads -A -o custom-columns='{_columns('flavor', 'finished')}' | grep {summary.run_id}"
+    )
+    ends = f"{placed.succeeded} succeeded, {placed.failed} failed, {placed.running} running, {placed.pending} pending"
+    yield f"ends: {ends}{f', {placed.stopped} stopped' if placed.stopped else ''}"
+    yield _verify(f"kubectl get jobs -A -l {REPLAY_LABEL}={summary.run_id}")
+    yield f"at once: {summary.started_at_once} jobs started locally within {AT_ONCE_SECONDS:g} s (real) of arrival"
+    for name, count in summary.stayed_local.items():
+        yield f"class {name} never goes to the cloud: {count} of its jobs did"
+
+
+def _waits(summary: Summary) -> Iterator[str]:
+    for waits in summary.waits:
+        mean, p95 = _fleet(waits.mean_seconds), _fleet(waits.p95_seconds)
+        yield f"wait of {waits.job_class}: mean {mean}, p95 {p95} (fleet time, {waits.jobs} jobs)"
+    yield _verify(f"kubectl get workloads -A -o custom-columns='{_columns('class', 'created', 'admitted')}'")
+
+
+def _money(summary: Summary) -> Iterator[str]:
+    for spend in summary.spend:
+        yield _spend(spend)
+    yield _verify(
+        f"kubectl get workloads -A -o custom-columns='{_columns('flavor', 'gpus', 'admitted', 'finished_at')}'"
+    )
+    yield f"    ledger: {summary.evidence.ledger}"
+    for held in summary.held:
+        at = datetime.fromtimestamp(held.first_at, UTC).strftime("%H:%M:%S")
+        yield (
+            f"budget reached and held: team {held.team}, first at {at} UTC, {held.jobs} jobs held "
+            f"({held.ran_locally} ran locally later, {held.ran_in_cloud} in the cloud once money was free)"
+        )
+    if not summary.held:
+        yield "budget reached and held: no job was held by a budget"
+    yield _verify("kubectl get events -A --field-selector reason=BurstHeldByBudget")
+    verdict = VERDICT_ANNOTATION.replace(".", r"\.")
+    yield _verify(
+        f"kubectl get workloads -A -o custom-columns='NAME:.metadata.name,VERDICT:.metadata.annotations.{verdict}'"
+    )
+
+
+def _spend(spend: Spend) -> str:
+    who = "fleet" if spend.team is None else f"team {spend.team}"
+    limit = "no budget of its own" if spend.limit_usd is None else f"budget {format_usd(spend.limit_usd)}"
+    still = f", {spend.open_attempts} attempts still open" if spend.open_attempts else ""
+    return (
+        f"spend of {who}: {format_usd(spend.ledger_usd)} by the ledger, {format_usd(spend.recomputed_usd)} from the "
+        f"Workloads' conditions (difference {_signed(spend.difference_usd)}{still}); "
+        f"most ever spent + committed {format_usd(spend.highest_usd)}, {limit}"
+    )
+
+
+def _exactness(summary: Summary) -> Iterator[str]:
+    exactness, gate = summary.exactness, summary.exactness.gate
+    yield f"exactness, from {summary.evidence.audit_lines:,} lines of the audit log:"
+    yield f"cloud starts not released or not passed by the gate: {len(gate.unproven)} of {gate.pods} (must be 0)"
+    for violation in gate.unproven[:_EXAMPLES]:
+        yield f"    {violation.namespace}/{violation.subject}: {violation.reason}"
+    yield f"answers of the gate that are not the agent's: {len(gate.forged)} (must be 0)"
+    for violation in gate.forged[:_EXAMPLES]:
+        yield f"    {violation.namespace}/{violation.subject}: {violation.reason}"
+    selector = FLAVOR_LABEL.replace(".", r"\.")
+    yield _verify(f"kubectl get pods -A -o custom-columns='NAME:.metadata.name,FLAVOR:.spec.nodeSelector.{selector}'")
+    yield f"    audit log: {summary.evidence.audit_log}"
+    yield from _missed("cloud starts while the job would have fitted locally", exactness.missed_local)
+    yield from _missed("older jobs of the same team and priority passed over", exactness.inversions)
+    yield _verify("kubectl get workloads -A --sort-by=.metadata.creationTimestamp")
+    delays = sorted(delay.seconds for delay in exactness.delays)
+    yield (
+        f"eligible to running, {len(delays)} released jobs: p50 {quantile(delays, 0.5):.2f} s, "
+        f"p95 {quantile(delays, 0.95):.2f} s (real)"
+    )
+    yield _verify("kubectl get events -A --field-selector reason=ReleasedToBurst")
+
+
+def _missed(what: str, found: Sequence[Missed]) -> Iterator[str]:
+    lasting = [one for one in found if one.lasted_seconds >= LASTING_SECONDS]
+    yield f"{what}: {len(found)}, of which for {LASTING_SECONDS:g} s (real) or more: {len(lasting)}"
+    for one in lasting[:_EXAMPLES]:
+        other = f" before {one.other}" if one.other else ""
+        yield f"    {one.namespace}/{one.job}{other} ({one.lasted_seconds:.1f} s)"
+
+
+def _notes(summary: Summary) -> Iterator[str]:
+    if not summary.complete:
+        yield "not complete: some jobs had not ended when this was written"
+    if summary.evidence.audit_unreadable:
+        yield f"the evidence has holes: {summary.evidence.audit_unreadable} lines of the audit log cannot be read"
+    for name in summary.evidence.ledger_unreadable[:_EXAMPLES]:
+        yield f"the evidence has holes: {name} of the ledger cannot be read"
+    yield from summary.notes
+
+
+_COLUMNS: dict[str, str] = {
+    "flavor": rf"FLAVOR:.status.admission.podSetAssignments[0].flavors.{GPU_RESOURCE}".replace("a.c", r"a\.c"),
+    "gpus": rf"GPUS:.status.admission.podSetAssignments[0].resourceUsage.{GPU_RESOURCE}".replace("a.c", r"a\.c"),
+    "class": "CLASS:.spec.priorityClassRef.name",
+    "created": "CREATED:.metadata.creationTimestamp",
+    "admitted": 'ADMITTED:.status.conditions[?(@.type=="Admitted")].lastTransitionTime',
+    "finished": 'FINISHED:.status.conditions[?(@.type=="Finished")].reason',
+    "finished_at": 'FINISHED:.status.conditions[?(@.type=="Finished")].lastTransitionTime',
+}
+
+
+def _columns(*names: str) -> str:
+    return ",".join(["NAME:.metadata.name", *(_COLUMNS[name] for name in names)])
+
+
+def _verify(command: str) -> str:
+    return f"    {command}"
+
+
+def _fleet(seconds: float) -> str:
+    return format_duration(timedelta(seconds=round(seconds)))
+
+
+def _signed(amount: Decimal) -> str:
+    return f"-{format_usd(-amount)}" if amount < 0 else format_usd(amount)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,126 @@
+"""One Workload of Kueue as plain values: what the histories and the live table read from it.
+
+It keeps no history and talks to nobody. Conditions carry whole seconds, as the API server stores them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from infra.replay.audit import gate_state
+from runtime.clock import parse_time
+from runtime.routing.explain import sentence, verdict_from_json
+from runtime.routing.requests import gpus_of
+from runtime.routing.verdict import Code
+from stacks.labels import EXPECTED_RUNTIME_ANNOTATION, GATE_NAME, GPU_RESOURCE, VERDICT_ANNOTATION
+from stacks.quantities import parse_duration
+
+Raw = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """The last verdict written on a Workload: its code, its sentence for people, and when, in fleet time."""
+
+    code: Code
+    text: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A Workload at one moment; times are real seconds since the epoch, None where the condition is not True."""
+
+    uid: str
+    namespace: str
+    name: str
+    job: str | None
+    job_uid: str | None
+    queue: str
+    job_class: str
+    priority: int
+    gpus: int
+    active: bool
+    created_at: float
+    flavor: str | None
+    reserved_at: float | None
+    unreserved_at: float | None
+    admitted_at: float | None
+    finished_at: float | None
+    finish_reason: str | None
+    gone: bool
+    gate: str | None
+    gate_message: str
+    verdict: Said | None
+    expected_seconds: float | None
+    max_real_seconds: float | None
+
+
+def workload_of(raw: Raw) -> Workload:
+    """Read a Workload of kueue.x-k8s.io/v1beta2.
+
+    Raises:
+        KeyError, TypeError, ValueError: when it is none.
+    """
+    metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
+    owner: Raw = next((one for one in metadata.get("ownerReferences") or [] if one.get("kind") == "Job"), {})
+    conditions = {one["type"]: one for one in status.get("conditions") or []}
+    flavor, assigned = _assignment(status.get("admission") or {})
+    finished = conditions.get("Finished") or {}
+    checks = [one for one in status.get("admissionChecks") or [] if one.get("name") == GATE_NAME]
+    return Workload(
+        uid=metadata["uid"],
+        namespace=metadata["namespace"],
+        name=metadata["name"],
+        job=owner.get("name"),
+        job_uid=owner.get("uid"),
+        queue=spec.get("queueName") or "",
+        job_class=(spec.get("priorityClassRef") or {}).get("name") or "",
+        priority=spec.get("priority") or 0,
+        gpus=assigned or gpus_of(spec),
+        active=spec.get("active", True),
+        created_at=parse_time(metadata["creationTimestamp"]),
+        flavor=flavor,
+        reserved_at=_since(conditions, "QuotaReserved", "True"),
+        unreserved_at=_since(conditions, "QuotaReserved", "False"),
+        admitted_at=_since(conditions, "Admitted", "True"),
+        finished_at=_since(conditions, "Finished", "True"),
+        finish_reason=finished.get("reason") if finished.get("status") == "True" else None,
+        gone="deletionTimestamp" in metadata and not metadata.get("finalizers"),
+        gate=gate_state(raw),
+        gate_message=(checks[0].get("message") or "") if checks else "",
+        verdict=_verdict((metadata.get("annotations") or {}).get(VERDICT_ANNOTATION)),
+        expected_seconds=_expected_seconds(spec),
+        max_real_seconds=spec.get("maximumExecutionTimeSeconds"),
+    )
+
+
+def _assignment(admission: Raw) -> tuple[str | None, int]:
+    flavor, gpus = None, 0
+    for assignment in admission.get("podSetAssignments") or []:
+        flavor = flavor or (assignment.get("flavors") or {}).get(GPU_RESOURCE)
+        gpus += int((assignment.get("resourceUsage") or {}).get(GPU_RESOURCE) or 0)
+    return flavor, gpus
+
+
+def _since(conditions: Mapping[str, Raw], kind: str, status: str) -> float | None:
+    condition = conditions.get(kind)
+    return parse_time(condition["lastTransitionTime"]) if condition and condition["status"] == status else None
+
+
+def _verdict(text: str | None) -> Said | None:
+    recorded = verdict_from_json(text)
+    return Said(recorded.verdict.code, sentence(recorded.verdict), recorded.at) if recorded else None
+
+
+def _expected_seconds(spec: Raw) -> float | None:
+    """What the owner wrote on any pod template, the longest; text that is no duration says nothing."""
+    expected = []
+    for pod_set in spec["podSets"]:
+        annotations = (pod_set["template"].get("metadata") or {}).get("annotations") or {}
+        with suppress(ValueError):
+            expected.append(parse_duration(annotations.get(EXPECTED_RUNTIME_ANNOTATION)).total_seconds())
+    return max(expected, default=None)

@@ -1,0 +1,1 @@
+"""What bursts cost: entries of the ledger, and the budgets they are held against."""

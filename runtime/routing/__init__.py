@@ -1,0 +1,1 @@
+"""Burst routing: observe a snapshot, decide purely, act on the decision."""

@@ -1,0 +1,62 @@
+"""What a decision consists of: actions, carried out in this order of kinds, each safe to repeat."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from runtime.cost.ledger import Closing, Opening
+from runtime.routing.snapshot import Job
+from runtime.routing.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Record the end of an attempt."""
+
+    closing: Closing
+
+
+@dataclass(frozen=True, slots=True)
+class Clear:
+    """Commit the money, then answer the gate Ready. An attempt opened earlier is cleared again without paying again."""
+
+    job: Job
+    opening: Opening
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Recall:
+    """Take the job back to its team's queue: the next of the steps that its state asks for."""
+
+    job: Job
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """Move the job to its team's burst twin."""
+
+    job: Job
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Hold:
+    """Leave the job where it is, and say why. Only holds whose code changed are listed."""
+
+    job: Job
+    verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """Everything to be done now, decided from one snapshot at `decided_at` (fleet time)."""
+
+    id: str
+    decided_at: float
+    closes: tuple[Close, ...] = ()
+    clears: tuple[Clear, ...] = ()
+    recalls: tuple[Recall, ...] = ()
+    releases: tuple[Release, ...] = ()
+    holds: tuple[Hold, ...] = ()

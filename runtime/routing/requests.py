@@ -1,0 +1,61 @@
+"""How many GPUs a Workload asks for, counted as Kubernetes counts a pod's requests."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from decimal import Decimal, InvalidOperation
+from typing import Any, Final
+
+from stacks.labels import GPU_RESOURCE
+
+Raw = Mapping[str, Any]
+
+_MOST_GPUS: Final = 1_000_000
+"""As in stacks.quantities.GpuCount; more is a mistake or an attack."""
+
+
+def gpus_of(spec: Raw) -> int:
+    """GPUs of all pods of a Workload together.
+
+    Raises:
+        ValueError: when a number of GPUs is not a whole number, or absurd.
+    """
+    total = sum(_pod_gpus(pod_set["template"]["spec"]) * _whole(pod_set.get("count", 1)) for pod_set in spec["podSets"])
+    if not 0 <= total <= _MOST_GPUS:
+        raise ValueError(f"{total} GPUs in all; at most {_MOST_GPUS} are believed")
+    return total
+
+
+def _pod_gpus(pod: Raw) -> int:
+    """As the kubelet counts: sidecars add to the containers, another init container to those before it."""
+    sidecars = highest_init = 0
+    for container in pod.get("initContainers") or ():
+        gpus = _container_gpus(container)
+        if container.get("restartPolicy") == "Always":
+            sidecars += gpus
+            highest_init = max(highest_init, sidecars)
+        else:
+            highest_init = max(highest_init, sidecars + gpus)
+    return max(sidecars + sum(map(_container_gpus, pod.get("containers") or ())), highest_init)
+
+
+def _container_gpus(container: Raw) -> int:
+    resources = container.get("resources") or {}
+    for kind in ("requests", "limits"):
+        if (quantity := (resources.get(kind) or {}).get(GPU_RESOURCE)) is not None:
+            return _whole(quantity)
+    return 0
+
+
+def _whole(quantity: object) -> int:
+    if type(quantity) is int:
+        number = Decimal(quantity)
+    else:
+        text = str(quantity)
+        try:
+            number = Decimal(text.removesuffix("k")) * (1_000 if text.endswith("k") else 1)
+        except InvalidOperation:
+            raise ValueError(f"{text[:40]!r} is not a number of GPUs or pods") from None
+    if not number.is_finite() or not 0 <= number <= _MOST_GPUS or number != int(number):
+        raise ValueError(f"{str(quantity)[:40]!r} is not a whole number from 0 to {_MOST_GPUS}")
+    return int(number)

@@ -1,0 +1,88 @@
+"""What the agent sees at one moment: plain frozen values that can be written to a file and decided upon again.
+
+All times are seconds since the epoch in fleet time, all durations seconds of fleet time (see runtime.clock). Nothing
+here talks to a cluster; runtime.routing.observe builds these values, the replay builds them too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from runtime.cost.ledger import Books
+
+
+class Stage(StrEnum):
+    """Where a job stands between its queue and its end. Derived from the Workload alone, never remembered."""
+
+    QUEUED = "queued"
+    """In its team's queue, no quota reserved."""
+
+    RELEASED = "released"
+    """In the burst twin, no quota reserved: it takes local or cloud GPUs, whichever Kueue finds first."""
+
+    AT_GATE = "at-gate"
+    """Holds cloud quota and waits for our check; no pod exists."""
+
+    RUNNING_LOCAL = "running-local"
+    """Admitted (or reserved, with no check of ours) on a local flavor."""
+
+    RUNNING_CLOUD = "running-cloud"
+    """Our check is Ready and it holds cloud quota."""
+
+    RECALLING = "recalling"
+    """Deactivated by us, on its way back to its team's queue."""
+
+    STOPPED = "stopped"
+    """Deactivated by somebody else: not ours to touch."""
+
+    FINISHED = "finished"
+    """Done; kept only until its ledger entry is closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One Workload of Kueue, reduced to what a decision needs.
+
+    `uid`, `namespace` and `name` are the Workload's; `owner_kind`, `owner_name` and `owner_uid` those of the object the
+    user submitted. `gpus` is the sum over all pods. `flavor` is set while quota is reserved. `reserved_at` is when it
+    was; `attempt` is the same moment in whole seconds of real time, which names the attempt in the ledger. `ready_at`
+    is when our check was answered Ready in this reservation. `released_quota_at` is when the last reservation ended,
+    or the job finished, where that is known. `verdict_code` is the code of the verdict written on the Workload last.
+    `ever_admitted` is False only if the Workload has never had the condition Admitted, that is, surely never ran.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    owner_kind: str
+    owner_name: str
+    owner_uid: str
+    team: str
+    job_class: str
+    priority: int
+    gpus: int
+    created_at: float
+    stage: Stage
+    expected_seconds: float | None = None
+    max_seconds: float | None = None
+    flavor: str | None = None
+    reserved_at: float | None = None
+    ready_at: float | None = None
+    released_quota_at: float | None = None
+    verdict_code: str | None = None
+    attempt: int | None = None
+    ever_admitted: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Snapshot:
+    """Everything one decision is made from.
+
+    `jobs` is complete: an open attempt whose Workload is missing gets closed. `books` is None while the ledger cannot
+    be read: no money may move.
+    """
+
+    jobs: Sequence[Job]
+    books: Books | None

@@ -1,0 +1,59 @@
+"""Why a job is where it is: a code for machines, facts for the record, one sentence for people.
+
+A verdict is written on the Workload when its code changes, so that `gpufleet explain` and `kubectl` show it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class Code(StrEnum):
+    """Every verdict there is."""
+
+    WAITING = "waiting"
+    """Waits for local GPUs; its time for the cloud has not come."""
+
+    CLASS_STAYS_LOCAL = "class-stays-local"
+    """Its class never goes to the cloud."""
+
+    NO_RUNTIME_LIMIT = "no-runtime-limit"
+    """A hard budget applies, and the job has no enforced longest run time to commit money for."""
+
+    BUDGET = "budget"
+    """It may go, but would break a budget."""
+
+    CLOUD_FULL = "cloud-full"
+    """It may go, but no cloud flavor has room for it now."""
+
+    TEAM_LIMIT = "team-limit"
+    """It may go, but its team holds as many cloud GPUs as it may."""
+
+    TOO_LARGE = "too-large"
+    """It asks for more GPUs than any cloud flavor ever has."""
+
+    LEDGER_DOWN = "ledger-down"
+    """The ledger cannot be read or written, so no money may move."""
+
+    RELEASED = "released"
+    """Sent to the burst twin: runs where Kueue finds room first."""
+
+    CLEARED = "cleared"
+    """Passed the gate; the money is committed."""
+
+    RECALLED = "recalled"
+    """On its way back to its team's queue."""
+
+
+Facts = Mapping[str, str | int | float]
+"""Plain numbers and strings by name, with the unit in the name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """One judgement of one job. `facts` are plain numbers and strings, with their units in the names."""
+
+    code: Code
+    facts: Facts

@@ -1,0 +1,183 @@
+"""How long one decision takes: python tests/bench/decide.py
+
+Pending jobs of many shapes and 200 running ones, under each wait policy, in two states: `steady`, where every job
+carries its verdict already (all but the first decision), and `first`, where every job gets one. The baseline is the
+same rule written straight down: sort everything, recompute every limit, write full facts for every job.
+"""
+
+from __future__ import annotations
+
+import gc
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from runtime.cost.budget import Accounts
+from runtime.cost.ledger import Attempt, Opening, close
+from runtime.routing.decide import decide
+from runtime.routing.policy import wait_limit
+from runtime.routing.resources import Resources
+from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.routing.verdict import Code, Facts, Verdict
+from stacks.agent_config import AgentConfig
+from tests.builders import HOUR, NOON, SPOT, a_config, a_job, a_team, an_opening, some_books
+
+AIM_MS: Final = 100.0
+REPEATS: Final = 9
+RUNNING: Final = 200
+CLOSED: Final = 3_000
+POLICIES: Final[dict[str, dict[str, Any]]] = {
+    "constant": {"kind": "constant", "wait": "30m"},
+    "per-gpu": {"kind": "per-gpu", "wait_per_gpu": "10m", "bounds": ["2m", "2h"]},
+    "compute-wait": {"kind": "compute-wait", "wait_per_gpu_hour": "5m", "bounds": ["2m", "2h"]},
+}
+
+
+def config_of(policy: str) -> AgentConfig:
+    """Two budgeted teams, and flavors as large as the running jobs need, with a little room left."""
+    flavors = {
+        SPOT: {"gpus": 520, "cloud": True, "usd_per_gpu_hour": "3.93"},
+        "h100-on-demand": {"gpus": 16, "cloud": True, "usd_per_gpu_hour": "6.88"},
+    }
+    budget = {"daily": "90000 USD", "monthly": "400000 USD"}
+    teams = {name: a_team(name, budget={"monthly": "200000 USD"}) for name in ("vision", "nlp")}
+    return a_config(policy=POLICIES[policy], flavors=flavors, budget=budget, teams=teams)
+
+
+def snapshot_of(pending: int, *, distinct: bool) -> Snapshot:
+    """`pending` jobs in the queues, 200 in the cloud, and a month's ledger.
+
+    With `distinct` no two pending jobs ask for the same run time; else they come in the few dozen shapes that users
+    choose from.
+    """
+    chance = random.Random(7)
+    queued = [
+        a_job(
+            f"{chance.getrandbits(64):016x}",
+            team=chance.choice(["vision", "nlp"]),
+            priority=chance.choice([0, 0, 0, 100]),
+            job_class=chance.choice(["p0", "p1", "p1", "p2"]),
+            gpus=chance.choice([1, 1, 1, 2, 4, 8]),
+            created_at=NOON - chance.uniform(0, 4 * HOUR),
+            expected_seconds=(chance.uniform(60, 9 * HOUR) if distinct else chance.choice([HOUR, 4 * HOUR, None])),
+            max_seconds=chance.choice([10 * HOUR, 24 * HOUR]),
+        )
+        for _ in range(pending)
+    ]
+    openings: list[Opening] = []
+    running: list[Job] = []
+    for number in range(RUNNING):
+        opening = an_opening(
+            attempt=Attempt(f"running-{number}", 1),
+            gpus=chance.choice([1, 2, 4]),
+            max_seconds=24 * HOUR,
+            opened_at=NOON - chance.uniform(0, 20 * HOUR),
+        )
+        openings.append(opening)
+        name = opening.attempt.workload_uid
+        running.append(a_job(name, stage=Stage.RUNNING_CLOUD, flavor=SPOT, attempt=1, gpus=opening.gpus))
+    past = [an_opening(attempt=Attempt(f"past-{number}", 1), opened_at=NOON - 400 * number) for number in range(CLOSED)]
+    closings = tuple(close(opening, opening.opened_at, opening.opened_at + 900, "finished") for opening in past)
+    jobs = [*queued, *running]
+    chance.shuffle(jobs)
+    return Snapshot(tuple(jobs), some_books(*openings, *past, closings=closings))
+
+
+def naive(snapshot: Snapshot, config: AgentConfig, now: float) -> list[tuple[Job, Verdict]]:
+    """The baseline: no cache, no shortcut, facts for everybody."""
+    resources = Resources(snapshot, config, now, "baseline")
+    for job in snapshot.jobs:
+        resources.count(job)
+    verdicts = []
+    for job in sorted(snapshot.jobs, key=lambda job: (-job.priority, job.created_at, job.uid)):
+        if job.stage is not Stage.QUEUED:
+            continue
+        limit = wait_limit(job, config)
+        prospect = resources.prospect(job)
+        facts: Facts = {"waited_s": now - job.created_at, "limit_s": limit.seconds, "limit_source": limit.source}
+        if config.classes[job.job_class].burst == "never":
+            verdict: Verdict | None = Verdict(Code.CLASS_STAYS_LOCAL, facts)
+        elif now - job.created_at < limit.seconds:
+            verdict = Verdict(Code.WAITING, facts)
+        elif prospect is None:
+            verdict = Verdict(Code.NO_RUNTIME_LIMIT, facts)
+        else:
+            refusals = (resources.refuse_team(job), resources.refuse_room(job), resources.refuse_money(prospect))
+            verdict = next((refusal for refusal in refusals if refusal is not None), None)
+        if verdict is None:
+            resources.promise(job)
+            verdict = Verdict(Code.RELEASED, facts)
+        verdicts.append((job, verdict))
+    return verdicts
+
+
+def settled(snapshot: Snapshot, config: AgentConfig) -> Snapshot:
+    """The snapshot once every verdict of a first decision was written."""
+    decision = decide(snapshot, config, NOON, "first")
+    told = {hold.job.uid: hold.verdict.code.value for hold in decision.holds}
+    gone = {release.job.uid for release in decision.releases}
+    jobs = tuple(replace(job, verdict_code=told.get(job.uid)) for job in snapshot.jobs if job.uid not in gone)
+    return Snapshot(jobs, snapshot.books)
+
+
+def timed(work: Callable[[], object], repeats: int = REPEATS) -> tuple[float, float]:
+    """Median and 95th percentile, in milliseconds of CPU: a decision is one thread without I/O, so others do not count."""
+    taken = []
+    for _ in range(repeats):
+        gc.collect()
+        start = time.process_time()
+        work()
+        taken.append((time.process_time() - start) * 1_000)
+    return statistics.median(taken), sorted(taken)[int(0.95 * (len(taken) - 1) + 0.5)]
+
+
+def resident_mib() -> float:
+    """Resident memory of this process."""
+    for line in Path("/proc/self/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1_024
+    return float("nan")
+
+
+def main() -> None:
+    """Measure and print."""
+    print(f"{'pending':>7} {'shapes':<8} {'policy':<13} {'state':<9} {'median ms':>9} {'p95 ms':>8}")
+    worst = 0.0
+    for pending in (1_000, 15_000):
+        for distinct in (False, True):
+            snapshot, shapes = snapshot_of(pending, distinct=distinct), "distinct" if distinct else "few"
+            for policy in POLICIES:
+                worst = max(worst, measure(pending, shapes, policy, snapshot))
+    snapshot = snapshot_of(15_000, distinct=True)
+    median, _ = timed(lambda: Accounts(snapshot.books or some_books(), config_of("constant"), NOON))
+    print(f"of which the accounts of {CLOSED} closed and {RUNNING} open attempts: {median:.1f} ms")
+    print(f"resident memory with the snapshots: {resident_mib():.0f} MiB")
+    print(f"decide-15000: {worst:.1f} ms (aim {AIM_MS:.0f} ms) {'ok' if worst <= AIM_MS else 'short'}")
+
+
+def measure(pending: int, shapes: str, policy: str, snapshot: Snapshot) -> float:
+    """Print both states and the baseline; the worst median of the two."""
+    config = config_of(policy)
+    steady = settled(snapshot, config)
+    medians = {}
+    work: dict[str, Callable[[], object]] = {
+        "steady": lambda: decide(steady, config, NOON, "d"),
+        "first": lambda: decide(snapshot, config, NOON, "d"),
+        "baseline": lambda: naive(snapshot, config, NOON),
+    }
+    for state, measured in work.items():
+        median, high = timed(measured, 3 if state == "baseline" else REPEATS)
+        medians[state] = median
+        print(f"{pending:>7} {shapes:<8} {policy:<13} {state:<9} {median:>9.1f} {high:>8.1f}")
+    return max(medians["steady"], medians["first"]) if pending == 15_000 else 0.0
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""The embedded stack, deployed by the real Pulumi engine, for everything that is tried on a real control plane.
+
+One stack serves the whole session. Tests use teams of their own, so that one test's jobs and money are not another's.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import httpx2
+import pytest
+
+from infra.local.embedded import kwok_pool
+from infra.local.engine import Engine, EngineResult
+from infra.local.errors import KubeError
+from infra.local.kubeclient import KubeClient
+from infra.local.toolchain import Toolchain
+from infra.replay.jobs import job_manifest
+from infra.replay.trace import TraceJob
+from runtime.cost.entries import closing_from_dict, opening_from_dict
+from runtime.cost.ledger import Closing, Opening
+from stacks.fleet import Fleet
+from stacks.labels import AGENT_NAME, SYSTEM_NAMESPACE
+from stacks.load import load_text
+from tests.conftest import ROOT, Plane
+
+KUEUE = "kueue.x-k8s.io/v1beta2"
+AGENT_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT_NAME}"
+
+Answer = TypeVar("Answer")
+
+FLEET_FILE = """\
+config:
+  gpufleet:fleet:
+    schema_version: 1
+    organization: acme
+    clusters:
+      lab: {kind: existing}
+    pools:
+      rack: {cluster: lab, location: onprem, gpu: h100-sxm-80gb, gpus_per_node: 8, nodes: 2, node_names: [rack-0, rack-1], usd_per_gpu_hour: 1.10}
+      spot: {cluster: lab, location: aws, provisioner: existing, market: spot, instance_types: [p5.48xlarge], max_gpus: 32, usd_per_gpu_hour: 3.60}
+    classes:
+      urgent: {priority: 1000, max_wait: 2m}
+      normal: {priority: 100, max_wait: 4m, default: true}
+      local: {priority: 10, burst: never}
+    teams:
+      red: {quota: {h100-onprem: 8}, borrow: {h100-onprem: 0}}
+      blue: {quota: {h100-onprem: 4}, borrow: {h100-onprem: 0}, budget: {monthly: 20 USD}}
+      green: {quota: {h100-onprem: 4}, borrow: {h100-onprem: 0}}
+    burst:
+      policy: {kind: constant, wait: 4m}
+      order: [spot]
+      budget: {monthly: 5000 USD}
+      expected_runtime: 10m
+    agent: {replay_speed: 60, interval: 300ms}
+"""
+
+
+def wait_for(what: str, look: Callable[[], Answer | None], seconds: float = 30) -> Answer:
+    """The first truthy answer of `look`, or a failure that says what was awaited."""
+    deadline = time.monotonic() + seconds
+    while True:
+        if answer := look():
+            return answer
+        if time.monotonic() > deadline:
+            pytest.fail(f"waited {seconds:g} s in vain for {what}")
+        time.sleep(0.2)
+
+
+@dataclass
+class Stack:
+    """A deployed embedded stack."""
+
+    plane: Plane
+    engine: Engine
+    file: Path
+    kube: KubeClient
+    text: str = FLEET_FILE
+    _names: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def fleet(self) -> Fleet:
+        return load_text(self.text, "fleet")
+
+    def up(self, text: str | None = None) -> EngineResult:
+        """Run `pulumi up` with this file, and return what it said."""
+        self.text = text or self.text
+        salt = [line for line in self.file.read_text().splitlines() if line.startswith("encryptionsalt")]
+        self.file.write_text("\n".join([*salt, self.text]))
+        return self.engine.up("local", "--config-file", str(self.file), as_json=True)
+
+    def changes(self, result: EngineResult) -> dict[str, int]:
+        """What an `up` changed, by kind of change, without what stayed the same."""
+        assert result.succeeded, result.stdout + result.stderr
+        summary: dict[str, int] = {}
+        for line in result.stdout.splitlines():
+            event = json.loads(line) if line.startswith("{") else {}
+            summary = event.get("summaryEvent", {}).get("resourceChanges", summary)
+        return {kind: count for kind, count in summary.items() if kind != "same"}
+
+    def submit(self, team: str, gpus: int, *, job_class: str = "normal", run: float = 10, longest: float = 20) -> str:
+        """Submit a job that runs `run` fleet minutes; return its name."""
+        number = self._names[team] = self._names.get(team, 0) + 1
+        job = TraceJob(f"{team}-{number}", team, job_class, gpus, 0, run * 60, run * 60, longest * 60)
+        manifest = job_manifest(job, self.fleet, 60, run_id="t")
+        self.kube.create(manifest)
+        return str(manifest["metadata"]["name"])
+
+    def workload(self, team: str, job: str) -> dict[str, Any]:
+        """The Workload of a job; empty while Kueue has not made it."""
+        items, _ = self.kube.list(KUEUE, "Workload", team)
+        owned = [item for item in items if item["metadata"]["ownerReferences"][0]["name"] == job]
+        return owned[0] if owned else {}
+
+    def flavor(self, team: str, job: str) -> str | None:
+        """The flavor on which a job is admitted, or None."""
+        workload = self.workload(team, job)
+        if not condition(workload, "Admitted"):
+            return None
+        [assignment] = workload["status"]["admission"]["podSetAssignments"]
+        return str(assignment["flavors"]["nvidia.com/gpu"])
+
+    def verdict(self, team: str, job: str) -> dict[str, Any]:
+        """The verdict recorded on a job; empty while there is none."""
+        text = self.workload(team, job).get("metadata", {}).get("annotations", {}).get("gpufleet.dev/verdict")
+        return dict(json.loads(text)) if text else {}
+
+    def ledger(self) -> tuple[list[Opening], list[Closing]]:
+        """Everything in the agent's ledger."""
+        root = self.plane.state.root / "volumes"
+        files = [path for path in root.rglob("*.json") if path.name.endswith((".open.json", ".close.json"))]
+        openings = [opening_from_dict(json.loads(p.read_text())) for p in files if p.name.endswith(".open.json")]
+        closings = [closing_from_dict(json.loads(p.read_text())) for p in files if p.name.endswith(".close.json")]
+        return openings, closings
+
+    def request_as(self, user: str, method: str, path: str, body: Any, content_type: str) -> httpx2.Response:
+        """One raw request under another name."""
+        return self.kube._http.request(
+            method, path, content=json.dumps(body), headers={"Impersonate-User": user, "Content-Type": content_type}
+        )
+
+    def scale_agent(self, replicas: int) -> None:
+        """Send the agent away, or bring it back, behind Pulumi's back."""
+        path = self.kube.path("apps/v1", "Deployment", AGENT_NAME, SYSTEM_NAMESPACE)
+        merge = "application/merge-patch+json"
+        self.kube.request("PATCH", path, {"spec": {"replicas": replicas}}, content_type=merge)
+        wait_for(f"{replicas} replicas of the agent", lambda: self._available() == replicas)
+
+    def _available(self) -> int:
+        deployment = self.kube.get("apps/v1", "Deployment", AGENT_NAME, SYSTEM_NAMESPACE)
+        return int(deployment.get("status", {}).get("availableReplicas") or 0)
+
+    def clear(self, team: str) -> None:
+        """Delete a team's jobs and wait until its quota is free."""
+        path = self.kube.path("batch/v1", "Job", None, team)
+        self.kube.request("DELETE", path, parameters={"propagationPolicy": "Background"})
+        wait_for(f"no workload of {team}", lambda: not self.kube.list(KUEUE, "Workload", team)[0])
+
+
+def condition(workload: dict[str, Any], kind: str) -> bool:
+    """Whether a condition of a Workload is true."""
+    conditions = workload.get("status", {}).get("conditions", [])
+    return any(one["type"] == kind and one["status"] == "True" for one in conditions)
+
+
+@pytest.fixture(scope="session")
+def stack(plane: Plane, tools: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
+    """The stack, deployed."""
+    directory = tmp_path_factory.mktemp("stack")
+    plane.control.start([kwok_pool(name, pool) for name, pool in load_text(FLEET_FILE, "fleet").pools.items()])
+    engine = Engine(tools.path("pulumi"), ROOT, directory / "pulumi", Path(sys.executable), plane.kubeconfig)
+    engine.install()
+    engine.select_or_init("local")
+    file = directory / "fleet.yaml"
+    file.write_text("")
+    with KubeClient(plane.kubeconfig) as kube:
+        deployed = Stack(plane, engine, file, kube)
+        result = deployed.up()
+        assert result.succeeded, result.stdout + result.stderr
+        yield deployed
+
+
+@pytest.fixture
+def team(stack: Stack, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A team whose jobs are removed before and after the test."""
+    name = getattr(request, "param", "red")
+    yield name
+    try:
+        stack.clear(name)
+    except KubeError as error:
+        pytest.fail(f"cannot clear team {name}: {error}")

@@ -1,0 +1,256 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from runtime.cost.ledger import Attempt, close
+from runtime.routing.decide import GATE_PATIENCE_SECONDS, decide
+from runtime.routing.decision import Decision
+from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.routing.verdict import Code
+from stacks.agent_config import AgentConfig
+from tests.builders import (
+    HOUR,
+    NOON,
+    ON_DEMAND,
+    SPOT,
+    a_config,
+    a_job,
+    a_job_at_the_gate,
+    a_snapshot,
+    a_snapshot_without_ledger,
+    a_team,
+    an_opening,
+    some_books,
+)
+
+HARD = {"daily": "100 USD"}
+
+
+def decided(snapshot: Snapshot, config: AgentConfig | None = None, now: float = NOON) -> Decision:
+    return decide(snapshot, config or a_config(), now, "d-2")
+
+
+def released(decision: Decision) -> list[str]:
+    return [release.job.uid for release in decision.releases]
+
+
+def held(decision: Decision) -> dict[str, Code]:
+    return {hold.job.uid: hold.verdict.code for hold in decision.holds}
+
+
+def running(uid: str, **changes: Any) -> Job:
+    return a_job(uid, **({"stage": Stage.RUNNING_CLOUD, "flavor": SPOT, "attempt": 1, "reserved_at": NOON} | changes))
+
+
+def test_a_job_that_waited_long_enough_is_released() -> None:
+    decision = decided(a_snapshot(a_job()))
+    assert released(decision) == ["job-1"]
+    assert decision.releases[0].verdict.facts == {
+        "waited_s": 3_600,
+        "limit_s": 1_800,
+        "limit_source": "constant",
+        "earliest_at": NOON - 1_800,
+    }
+
+
+def test_a_job_is_released_at_the_very_second_its_wait_ends() -> None:
+    assert released(decided(a_snapshot(a_job(created_at=NOON - 1_800)))) == ["job-1"]
+    assert held(decided(a_snapshot(a_job(created_at=NOON - 1_799)))) == {"job-1": Code.WAITING}
+
+
+def test_a_verdict_that_stands_already_is_not_listed_again() -> None:
+    assert decided(a_snapshot(a_job(created_at=NOON, verdict_code="waiting"))).holds == ()
+
+
+def test_a_class_that_stays_local_is_held_however_long_it_waits() -> None:
+    assert held(decided(a_snapshot(a_job(job_class="p2", created_at=0.0)))) == {"job-1": Code.CLASS_STAYS_LOCAL}
+
+
+def test_a_job_larger_than_every_flavor_is_too_large() -> None:
+    assert held(decided(a_snapshot(a_job(gpus=17)))) == {"job-1": Code.TOO_LARGE}
+
+
+def test_while_the_ledger_is_down_nobody_is_released() -> None:
+    assert held(decided(a_snapshot_without_ledger(a_job()))) == {"job-1": Code.LEDGER_DOWN}
+
+
+def test_under_a_hard_budget_a_job_without_a_limit_stays_local() -> None:
+    assert held(decided(a_snapshot(a_job(max_seconds=None)), a_config(budget=HARD))) == {"job-1": Code.NO_RUNTIME_LIMIT}
+
+
+def test_under_a_soft_budget_a_job_without_a_limit_may_go() -> None:
+    assert released(decided(a_snapshot(a_job(max_seconds=None)), a_config(budget=HARD | {"kind": "soft"}))) == ["job-1"]
+
+
+def test_a_team_at_its_limit_waits_while_another_goes() -> None:
+    config = a_config(teams={"vision": a_team("vision", max_burst_gpus=4), "nlp": a_team("nlp")})
+    jobs = (
+        running("running", gpus=1),
+        a_job_at_the_gate("gate", gpus=1),
+        a_job("promised", stage=Stage.RELEASED, gpus=1),
+        a_job("two", gpus=2),
+        a_job("other", gpus=2, team="nlp", namespace="nlp"),
+        a_job("one", gpus=1, created_at=NOON - 2_000),
+    )
+    decision = decided(a_snapshot(*jobs), config)
+    assert released(decision) == ["other", "one"]
+    assert decision.holds[0].verdict.facts == {"team": "vision", "gpus": 2, "held_gpus": 3, "limit_gpus": 4}
+
+
+def test_a_job_waits_while_the_cloud_has_no_room_for_it() -> None:
+    decision = decided(a_snapshot(running("a", gpus=10), running("b", gpus=4, flavor=ON_DEMAND), a_job("c", gpus=7)))
+    assert held(decision) == {"c": Code.CLOUD_FULL}
+    assert decision.holds[0].verdict.facts == {"gpus": 7, "free_gpus": 6}
+
+
+def test_room_promised_to_released_jobs_is_not_given_twice() -> None:
+    jobs = [a_job("promised", stage=Stage.RELEASED, gpus=16), a_job("big", gpus=9), a_job("small", gpus=8)]
+    assert released(decided(a_snapshot(*jobs))) == ["small"]
+
+
+def test_a_job_that_runs_on_local_gpus_takes_no_cloud_room() -> None:
+    local = running("local", stage=Stage.RUNNING_LOCAL, flavor="h100-onprem", gpus=16)
+    assert released(decided(a_snapshot(local, a_job(gpus=16)))) == ["job-1"]
+
+
+def test_releases_of_one_decision_share_the_budget() -> None:
+    decision = decided(a_snapshot(a_job("a"), a_job("b"), a_job("c")), a_config(budget={"daily": "9 USD"}))
+    assert (released(decision), held(decision)) == (["a", "b"], {"c": Code.BUDGET})
+    assert decision.holds[0].verdict.facts == {
+        "scope": "fleet",
+        "period": "day",
+        "limit_usd": 9.0,
+        "left_usd": 1.0,
+        "needed_usd": 4.0,
+    }
+
+
+def test_a_release_must_be_affordable_on_the_dearest_flavor_it_may_land_on() -> None:
+    config = a_config(budget={"daily": "16 USD"})
+    assert held(decided(a_snapshot(a_job(gpus=8)), config)) == {"job-1": Code.BUDGET}
+    too_large_for_on_demand = a_job(gpus=9, max_seconds=HOUR / 2)
+    assert released(decided(a_snapshot(too_large_for_on_demand), config)) == ["job-1"]
+
+
+def test_money_promised_to_released_jobs_is_not_given_twice() -> None:
+    jobs = (a_job("promised", stage=Stage.RELEASED), a_job("next"))
+    assert held(decided(a_snapshot(*jobs), a_config(budget={"daily": "7 USD"}))) == {"next": Code.BUDGET}
+
+
+def test_higher_priority_goes_first_then_the_older_then_the_smaller_uid() -> None:
+    jobs = (
+        a_job("d", created_at=NOON - 3_000),
+        a_job("c", created_at=NOON - 3_000),
+        a_job("b", created_at=NOON - 4_000),
+        a_job("a", created_at=NOON - 2_000, priority=5),
+    )
+    assert released(decided(a_snapshot(*jobs))) == ["a", "b", "c", "d"]
+
+
+def test_a_job_of_a_team_outside_the_fleet_file_is_never_released() -> None:
+    assert released(decided(a_snapshot(a_job(team="gone")))) == []
+
+
+def test_a_job_at_the_gate_is_cleared_at_the_price_of_its_flavor() -> None:
+    decision = decided(a_snapshot(a_job_at_the_gate(gpus=2, flavor=ON_DEMAND)), a_config(budget=HARD))
+    assert [clear.opening for clear in decision.clears] == [
+        an_opening(
+            gpus=2, flavor=ON_DEMAND, usd_per_gpu_hour=Decimal(4), opened_at=NOON, decision_id="d-2", job="job-1"
+        )
+    ]
+    assert decision.clears[0].verdict.facts["committed_usd"] == 8.0
+
+
+def test_without_a_hard_budget_the_expected_cost_is_committed() -> None:
+    job = a_job_at_the_gate(expected_seconds=HOUR / 4)
+    opening = decided(a_snapshot(job), a_config(budget=HARD | {"kind": "soft"})).clears[0].opening
+    assert (opening.hard, opening.committed_usd, opening.max_seconds) == (False, Decimal("0.5"), HOUR)
+
+
+def test_an_attempt_opened_before_a_crash_is_cleared_again_without_paying_twice() -> None:
+    config = a_config(budget={"daily": "2 USD"})
+    decision = decided(a_snapshot(a_job_at_the_gate(), books=some_books(an_opening())), config)
+    assert [clear.opening for clear in decision.clears] == [an_opening()]
+    assert (decision.closes, decision.recalls) == ((), ())
+
+
+def test_an_attempt_that_was_closed_is_never_cleared_again() -> None:
+    closing = close(an_opening(), NOON, NOON, "quota released")
+    decision = decided(a_snapshot(a_job_at_the_gate(), books=some_books(an_opening(), closings=(closing,))))
+    assert decision.clears == ()
+    assert decision.recalls[0].verdict.facts == {"cause": "attempt-closed"}
+
+
+def test_a_job_that_breaks_the_budget_does_not_pass_the_gate() -> None:
+    decision = decided(a_snapshot(a_job_at_the_gate(gpus=2)), a_config(budget={"daily": "3 USD"}))
+    assert decision.clears == ()
+    verdict = decision.recalls[0].verdict
+    assert (verdict.code, verdict.facts["cause"], verdict.facts["scope"]) == (Code.RECALLED, "budget", "fleet")
+
+
+@pytest.mark.parametrize(
+    ("job", "cause"),
+    [
+        ({"max_seconds": None}, "no-runtime-limit"),
+        ({"job_class": "p2"}, "class-stays-local"),
+        ({"gpus": 9}, "team-limit"),
+        ({"flavor": "gone"}, "not-in-fleet"),
+        ({"team": "gone"}, "not-in-fleet"),
+    ],
+)
+def test_what_may_not_burst_any_more_goes_back_from_the_gate(job: dict[str, Any], cause: str) -> None:
+    config = a_config(budget=HARD, teams={"vision": a_team("vision", max_burst_gpus=8)})
+    decision = decided(a_snapshot(a_job_at_the_gate(**job)), config)
+    assert [recall.verdict.facts["cause"] for recall in decision.recalls] == [cause]
+    assert decision.clears == ()
+
+
+def test_of_two_jobs_at_the_gate_the_older_gets_the_last_money() -> None:
+    jobs = (a_job_at_the_gate("young", created_at=NOON - 10), a_job_at_the_gate("old"))
+    decision = decided(a_snapshot(*jobs), a_config(budget={"daily": "2 USD"}))
+    assert [clear.job.uid for clear in decision.clears] == ["old"]
+    assert [recall.job.uid for recall in decision.recalls] == ["young"]
+
+
+@pytest.mark.parametrize("speed", [1.0, 60.0])
+def test_the_gate_waits_for_the_ledger_in_real_time_and_then_gives_the_job_back(speed: float) -> None:
+    config = a_config(replay_speed=speed)
+    snapshot = a_snapshot_without_ledger(a_job_at_the_gate(reserved_at=NOON))
+    patience = GATE_PATIENCE_SECONDS * speed
+    assert held(decided(snapshot, config, NOON + patience)) == {"job-1": Code.LEDGER_DOWN}
+    late = decided(snapshot, config, NOON + patience + 1)
+    assert [recall.verdict.facts["cause"] for recall in late.recalls] == ["ledger-down"]
+    assert (late.clears, late.closes) == ((), ())
+
+
+def test_a_job_whose_reservation_cannot_be_named_is_left_alone() -> None:
+    decision = decided(a_snapshot(a_job_at_the_gate(attempt=None)))
+    assert (decision.clears, decision.recalls, decision.holds) == ((), (), ())
+
+
+def test_a_recall_goes_on_until_the_job_is_back() -> None:
+    decision = decided(a_snapshot(a_job(stage=Stage.RECALLING, verdict_code="recalled")))
+    assert [recall.job.uid for recall in decision.recalls] == ["job-1"]
+
+
+@pytest.mark.parametrize("stage", [Stage.STOPPED, Stage.RUNNING_LOCAL, Stage.RUNNING_CLOUD, Stage.FINISHED])
+def test_what_is_stopped_running_or_finished_is_left_alone(stage: Stage) -> None:
+    decision = decided(a_snapshot(a_job(stage=stage)))
+    assert decision == Decision(id="d-2", decided_at=NOON)
+
+
+def test_money_freed_by_a_closing_counts_only_once_the_ledger_has_it() -> None:
+    books = some_books(an_opening("gone", attempt=Attempt("gone", 1), gpus=50))
+    config = a_config(budget=HARD)
+    decision = decided(a_snapshot(a_job(), books=books), config)
+    assert (len(decision.closes), held(decision)) == (1, {"job-1": Code.BUDGET})
+    closed = replace(books, closings={close_.closing.attempt: close_.closing for close_ in decision.closes})
+    assert released(decided(a_snapshot(a_job(), books=closed), config)) == ["job-1"]
+
+
+def test_a_fleet_without_jobs_decides_nothing() -> None:
+    assert decided(a_snapshot()) == Decision(id="d-2", decided_at=NOON)

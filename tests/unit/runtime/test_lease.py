@@ -1,0 +1,146 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from runtime.kube import LEASES
+from runtime.lease import Lease, Terms
+from tests.fakes.cluster import Denied, FakeCluster
+from tests.fakes.faketime import run
+
+
+@asynccontextmanager
+async def candidate(cluster: FakeCluster, identity: str, seconds: int = 15) -> AsyncIterator[Lease]:
+    """A replica that lives while the block does, then dies without a word."""
+    lease = Lease(
+        cluster.kube(), Terms("system", "router", identity, seconds), asyncio.Event(), asyncio.get_running_loop().time
+    )
+    running = asyncio.create_task(lease.run())
+    try:
+        yield lease
+    finally:
+        running.cancel()
+
+
+def test_the_first_candidate_leads_and_the_second_waits() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        async with candidate(cluster, "a") as first:
+            await asyncio.sleep(1)
+            async with candidate(cluster, "b") as second:
+                for _ in range(120):
+                    await asyncio.sleep(1)
+                    assert first.held
+                    assert not second.held
+
+    run(story())
+
+
+def test_a_dead_leader_is_followed_within_one_duration_and_never_overlapped() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        async with candidate(cluster, "a") as first:
+            await asyncio.sleep(60)
+        async with candidate(cluster, "b") as second:
+            waited = 0.0
+            while not second.held:
+                assert waited <= 17
+                await asyncio.sleep(0.1)
+                waited += 0.1
+            assert not first.held
+            assert second.term == 1
+
+    run(story())
+
+
+def test_a_restarted_container_takes_its_own_lease_at_once() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        async with candidate(cluster, "pod-1"):
+            await asyncio.sleep(60)
+        async with candidate(cluster, "pod-1") as again:
+            await asyncio.sleep(0.01)
+            assert again.held
+
+    run(story())
+
+
+def test_a_leader_that_cannot_renew_stops_leading_before_anybody_may_follow() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        async with candidate(cluster, "a") as first:
+            await asyncio.sleep(1)
+            with cluster.refusing():
+                await asyncio.sleep(10)
+                lost = not first.held
+            assert lost
+            await asyncio.sleep(3)
+            assert first.held
+            assert first.term == 2, "what it knew before may be stale"
+
+    run(story())
+
+
+def test_a_stop_hands_over_at_once() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        async with candidate(cluster, "a") as first, candidate(cluster, "b") as second:
+            await asyncio.sleep(10)
+            leader, other = (first, second) if first.held else (second, first)
+            await leader.release()
+            assert not leader.held
+            await asyncio.sleep(1.9)
+        assert other.held or leader.term == 2, "somebody leads again within one retry"
+
+    run(story())
+
+
+def test_releasing_what_is_not_held_touches_nothing() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        async with candidate(cluster, "a"):
+            await asyncio.sleep(1)
+            idle = Lease(cluster.kube(), Terms("system", "router", "b", 15), asyncio.Event())
+            await idle.release()
+        assert cluster.get(LEASES, "router", "system")["spec"]["holderIdentity"] == "a"
+
+    run(story())
+
+
+def test_two_that_race_for_a_free_lease_do_not_both_win() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        created = asyncio.Event()
+
+        def lose_the_race(method: str, path: str, body: object) -> None:
+            if method == "POST" and "leases" in path and not created.is_set():
+                created.set()
+                raise Denied(409, "already exists")
+
+        cluster.rule = lose_the_race
+        async with candidate(cluster, "a") as first:
+            await asyncio.sleep(0.01)
+            assert created.is_set()
+            assert not first.held
+            await asyncio.sleep(3)
+            assert first.held
+
+    run(story())
+
+
+def test_rights_that_are_missing_do_not_end_the_candidate() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+
+        def forbid(method: str, path: str, body: object) -> None:
+            raise Denied(403)
+
+        cluster.rule = forbid
+        async with candidate(cluster, "a") as first:
+            await asyncio.sleep(60)
+            cluster.rule = lambda method, path, body: None
+            await asyncio.sleep(3)
+            assert first.held
+
+    run(story())
