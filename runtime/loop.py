@@ -36,6 +36,9 @@ SHORTEST_TICK_SECONDS: Final = 0.1
 
 FIRST_RETRY_SECONDS: Final = 0.3
 LONGEST_PAUSE_SECONDS: Final = 30.0
+CLUSTER_PAUSE_SECONDS: Final = 5.0
+"""As in runtime.cache: the agent should be back soon after the API server is."""
+
 LEDGER_RETRY_SECONDS: Final = 2.0
 LEDGER_REFRESH_SECONDS: Final = 600.0
 """Only this agent writes the ledger; reading it again finds what people moved."""
@@ -60,7 +63,7 @@ async def read_origin(kube: Kube, settings: Settings) -> Clock:
         except KubeError as error:
             log.warning("waiting for the cluster", extra={"error": str(error)})
             await asyncio.sleep(pause)
-            pause = min(pause * 2, LONGEST_PAUSE_SECONDS)
+            pause = min(pause * 2, CLUSTER_PAUSE_SECONDS)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ import yaml
 from pydantic import ValidationError
 
 from runtime.errors import SettingsError
+from runtime.store import check_url
 from stacks.agent_config import AgentConfig, ledger_url, parse
 from stacks.labels import SYSTEM_NAMESPACE
 from stacks.quantities import parse_duration
@@ -63,7 +64,7 @@ def load(arguments: Sequence[str], environment: Mapping[str, str] = os.environ) 
     config = _config(Path(options.config))
     return Settings(
         config=config,
-        ledger=options.ledger or ledger_url(config.ledger),
+        ledger=check_url(options.ledger or ledger_url(config.ledger)),
         namespace=environment.get("POD_NAMESPACE", SYSTEM_NAMESPACE),
         identity=environment.get("POD_NAME") or socket.gethostname(),
         health_port=_port(environment.get(LOCAL_PORT_VARIABLE) or options.health_port),

@@ -70,13 +70,22 @@ class _Listing:
     closings: dict[Attempt, _Name]
 
 
+def check_url(url: str) -> str:
+    """Return the URL if a ledger can be kept there.
+
+    Raises:
+        SettingsError: when its scheme is none of those that can create an object conditionally.
+    """
+    if urlsplit(url).scheme not in _SCHEMES:
+        raise SettingsError(f"ledger {url!r}: must be a URL with one of the schemes {', '.join(_SCHEMES)}")
+    return url
+
+
 class Store:
     """The ledger of one fleet. Entries of different attempts may be written at once; nothing may while it is read."""
 
     def __init__(self, url: str, clock: Clock) -> None:
-        if urlsplit(url).scheme not in _SCHEMES:
-            raise SettingsError(f"ledger {url!r}: must be a URL with one of the schemes {', '.join(_SCHEMES)}")
-        self._url = url
+        self._url = check_url(url)
         self._clock = clock
         self._client: ObjectStore | None = None
         self._openings: dict[Attempt, Opening] = {}

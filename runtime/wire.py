@@ -21,9 +21,10 @@ Raw = dict[str, Any]
 @asynccontextmanager
 async def wrapped(doing: str, *also: type[Exception]) -> AsyncIterator[None]:
     """Turn whatever the connection raises, and `also` these, into Unreachable."""
+    caught: tuple[type[Exception], ...] = (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, *also)
     try:
         yield
-    except (httpx2.HTTPError, httpx2.StreamError, httpx2.InvalidURL, OSError, *also) as error:
+    except caught as error:
         raise Unreachable(f"{doing}: {type(error).__name__}: {error}") from error
 
 

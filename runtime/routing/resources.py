@@ -73,7 +73,8 @@ class Resources:
             expected_seconds=expected,
             hard=hard,
             committed_usd=committed_usd(price, job.gpus, max_seconds=longest, expected_seconds=expected, hard=hard),
-            opened_at=self._now,
+            # When the quota was reserved, in the same whole seconds as the start and the end that will be charged.
+            opened_at=self._now if job.reserved_at is None else min(job.reserved_at, self._now),
             decision_id=self._decision_id,
         )
 

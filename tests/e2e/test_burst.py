@@ -37,7 +37,7 @@ def test_without_free_gpus_a_job_waits_its_limit_and_then_runs_in_the_cloud(stac
 
 
 def test_an_urgent_job_leaves_earlier_than_a_normal_one(stack: Stack, team: str) -> None:
-    filler = stack.submit(team, 8, run=30, longest=40)
+    filler = stack.submit(team, 8, job_class="urgent", run=30, longest=40)  # of a class that nobody preempts
     wait_for("the filler", lambda: stack.flavor(team, filler))
     normal = stack.submit(team, 1)
     urgent = stack.submit(team, 1, job_class="urgent")

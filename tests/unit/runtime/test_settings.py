@@ -77,3 +77,8 @@ def test_a_lease_of_no_whole_seconds_is_refused(config_file: Path, duration: str
 def test_a_port_that_is_none_is_refused(config_file: Path, port: str) -> None:
     with pytest.raises(SettingsError, match="health port"):
         load(["--config", str(config_file), f"--health-port={port}"], {})
+
+
+def test_a_ledger_nobody_can_open_is_refused_before_the_cluster_is_asked(config_file: Path) -> None:
+    with pytest.raises(SettingsError, match="must be a URL"):
+        load(["--config", str(config_file), "--ledger", "ftp://host/ledger"], {})
