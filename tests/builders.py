@@ -82,6 +82,7 @@ def an_opening(uid: str = "job-1", **changes: Any) -> Opening:
         "attempt": Attempt(uid, int(NOON) - 10),
         "namespace": "vision",
         "job": uid,
+        "workload": "job-job-1",
         "team": "vision",
         "job_class": "p1",
         "flavor": SPOT,

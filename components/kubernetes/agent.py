@@ -80,17 +80,17 @@ def _rule(group: str, resources: list[str], verbs: list[str], names: list[str] |
 CLUSTER_RULES: Final = [
     _rule("kueue.x-k8s.io", ["workloads"], ["get", "list", "watch", "patch"]),
     _rule("kueue.x-k8s.io", ["workloads/status"], ["patch"]),
-    _rule("kueue.x-k8s.io", ["admissionchecks"], ["get", "list", "watch"]),
+    _rule("kueue.x-k8s.io", ["admissionchecks"], ["list", "watch"]),
     _rule("kueue.x-k8s.io", ["admissionchecks/status"], ["patch"], [GATE_NAME]),
-    _rule("batch", ["jobs"], ["get", "patch"]),
-    _rule("events.k8s.io", ["events"], ["create", "patch"]),
+    _rule("batch", ["jobs"], ["patch"]),
+    _rule("events.k8s.io", ["events"], ["create"]),
     _rule("", ["namespaces"], ["get"], [SYSTEM_NAMESPACE]),
 ]
 """What the agent may do anywhere. Reviewed against what it calls by tests/e2e."""
 
 NAMESPACE_RULES: Final = [
     _rule("coordination.k8s.io", ["leases"], ["create"]),
-    _rule("coordination.k8s.io", ["leases"], ["get", "update", "patch"], [AGENT_NAME]),
+    _rule("coordination.k8s.io", ["leases"], ["get", "update"], [AGENT_NAME]),
 ]
 """What the agent may do in its own namespace."""
 

@@ -26,9 +26,10 @@ from infra.local.podspec import PodPlan, ReadinessProbe
 from infra.local.state import State
 
 PROCESS_PREFIX = "pod."
-_FIRST_BACK_OFF_SECONDS = 1.0
-_LONGEST_BACK_OFF_SECONDS = 30.0
-_STABLE_AFTER_SECONDS = 60.0  # a run of this length forgets earlier failures
+# A kubelet waits 10 s to 5 min and forgets after 10 min; here time is short, and a crash loop of one process is cheap.
+_FIRST_BACK_OFF_SECONDS = 0.5
+_LONGEST_BACK_OFF_SECONDS = 8.0
+_STABLE_AFTER_SECONDS = 5.0  # a run of this length forgets earlier failures
 _REFRESH_SECONDS = 2.0  # how late a changed ConfigMap may be seen; a kubelet takes up to a minute
 _EAGER_PROBE_SECONDS = 1.0  # until ready: a local start should not wait for a ten-second period
 

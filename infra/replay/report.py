@@ -134,7 +134,7 @@ _COLUMNS: dict[str, str] = {
     "class": "CLASS:.spec.priorityClassRef.name",
     "created": "CREATED:.metadata.creationTimestamp",
     "admitted": 'ADMITTED:.status.conditions[?(@.type=="Admitted")].lastTransitionTime',
-    "answered": 'ANSWERED:.status.admissionChecks[0].lastTransitionTime',
+    "answered": "ANSWERED:.status.admissionChecks[0].lastTransitionTime",
     "finished": 'FINISHED:.status.conditions[?(@.type=="Finished")].reason',
     "finished_at": 'FINISHED:.status.conditions[?(@.type=="Finished")].lastTransitionTime',
 }

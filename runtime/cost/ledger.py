@@ -41,6 +41,7 @@ class Opening:
 
     attempt: Attempt
     namespace: str
+    workload: str
     job: str
     team: str
     job_class: str

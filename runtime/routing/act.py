@@ -24,6 +24,7 @@ from typing import Any, Final, TypeVar
 
 from runtime import events, metrics
 from runtime.clock import Clock
+from runtime.cost.ledger import Opening
 from runtime.errors import AgentError, Conflict, Forbidden, KubeError, NotFound, NotLeading, Rejected
 from runtime.kube import WORKLOADS, Kube
 from runtime.routing.decision import Clear, Close, Decision, Hold, Recall, Release
@@ -140,11 +141,22 @@ class Actor:
             raise NotLeading("the lease was lost before the write")
 
     async def _close(self, decision: Decision, action: Close) -> bool:
+        if action.vanished is not None and await self._still_there(action.vanished):
+            fields = {"namespace": action.vanished.namespace, "workload": action.vanished.workload}
+            log.warning("still there, but not the fleet's any more; its cost stays committed", extra=fields)
+            return True
         closing = await self._context.store.close(action.closing)
         metrics.closes.inc()
         fields = {"decision": decision.id, "workload": closing.attempt.workload_uid, "usd": str(closing.usd)}
         log.info("closed", extra={**fields, "reason": closing.reason})
         return True
+
+    async def _still_there(self, opening: Opening) -> bool:
+        try:
+            raw = await self._kube.get(WORKLOADS, opening.workload, opening.namespace)
+        except NotFound:
+            return False
+        return bool(raw["metadata"]["uid"] == opening.attempt.workload_uid)
 
     async def _clear(self, decision: Decision, action: Clear) -> bool:
         job, gate = action.job, self._context.config.gate

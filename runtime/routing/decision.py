@@ -11,9 +11,14 @@ from runtime.routing.verdict import Verdict
 
 @dataclass(frozen=True, slots=True)
 class Close:
-    """Record the end of an attempt."""
+    """Record the end of an attempt.
+
+    `vanished` is set when no Workload of the attempt was seen. One may be there that is no longer the fleet's,
+    and run on, so the end is recorded only after the API server has confirmed that it is gone.
+    """
 
     closing: Closing
+    vanished: Opening | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,14 @@ def endings(snapshot: Snapshot, now: float) -> tuple[Close, ...]:
         return ()
     uids = {opening.attempt.workload_uid for opening in still_open}
     jobs = {job.uid: job for job in snapshot.jobs if job.uid in uids}
-    closings = (_ending(opening, jobs.get(opening.attempt.workload_uid), now) for opening in still_open)
-    return tuple(Close(closing) for closing in closings if closing is not None)
+    found = []
+    for opening in still_open:
+        job = jobs.get(opening.attempt.workload_uid)
+        if job is None:
+            found.append(Close(close(opening, opening.opened_at, now, "workload deleted"), vanished=opening))
+        elif (closing := _ending(opening, job, now)) is not None:
+            found.append(Close(closing))
+    return tuple(found)
 
 
 def open_attempts(books: Books) -> list[Opening]:
@@ -33,9 +39,7 @@ def open_attempts(books: Books) -> list[Opening]:
     return sorted(found, key=lambda opening: (opening.attempt.workload_uid, opening.attempt.reserved_at))
 
 
-def _ending(opening: Opening, job: Job | None, now: float) -> Closing | None:
-    if job is None:
-        return close(opening, opening.opened_at, now, "workload deleted")
+def _ending(opening: Opening, job: Job, now: float) -> Closing | None:
     same_reservation = job.attempt == opening.attempt.reserved_at and job.flavor == opening.flavor
     if same_reservation and job.stage is not Stage.FINISHED:
         return None

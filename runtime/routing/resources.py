@@ -63,6 +63,7 @@ class Resources:
         return Opening(
             attempt=attempt,
             namespace=job.namespace,
+            workload=job.name,
             job=job.owner_name,
             team=job.team,
             job_class=job.job_class,

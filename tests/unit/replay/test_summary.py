@@ -22,7 +22,7 @@ def opening(uid: str, usd: str, *, team: str = "vision", at: float = 0.0) -> Ope
     attempt = Attempt(uid, int(START))
     price = Decimal("3.50")
     return Opening(
-        attempt, team, uid, team, "p1", SPOT, 4, price, 3600, 1800, True, Decimal(usd), START + at, "d1"
+        attempt, team, uid, uid, team, "p1", SPOT, 4, price, 3600, 1800, True, Decimal(usd), START + at, "d1"
     )  # fmt: skip
 
 

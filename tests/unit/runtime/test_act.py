@@ -432,3 +432,15 @@ def test_a_bug_that_one_job_trips_over_does_not_stop_the_others(world: World, mo
     with pytest.raises(ExceptionGroup):
         world.act(a_decision(closes=(close,), clears=(clear,), releases=(Release(world.job("other"), RELEASED),)))
     assert (world.gate(), world.queue("other")) == ("Ready", "vision-burst")
+
+
+def test_a_cloud_job_of_a_team_that_left_the_fleet_stays_committed_until_its_workload_is_gone(world: World) -> None:
+    world.submit()
+    world.settle(rounds=4)
+    [opening] = world.books().openings.values()
+    close = Close(Closing(opening.attempt, NOON, NOON + 9, Decimal(1), "workload deleted"), vanished=opening)
+    assert world.act(a_decision(closes=(close,))) == 0
+    assert not world.books().closings
+    del world.cluster.objects[next(key for key in world.cluster.objects if key[0].endswith("/workloads"))]
+    assert world.act(a_decision(closes=(close,))) == 0
+    assert [closing.reason for closing in world.books().closings.values()] == ["workload deleted"]

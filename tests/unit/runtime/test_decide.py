@@ -161,7 +161,12 @@ def test_a_job_at_the_gate_is_cleared_at_the_price_of_its_flavor() -> None:
     decision = decided(a_snapshot(job), a_config(budget=HARD))
     assert [clear.opening for clear in decision.clears] == [
         an_opening(
-            gpus=2, flavor=ON_DEMAND, usd_per_gpu_hour=Decimal(4), opened_at=job.reserved_at, decision_id="d-2", job="job-1"
+            gpus=2,
+            flavor=ON_DEMAND,
+            usd_per_gpu_hour=Decimal(4),
+            opened_at=job.reserved_at,
+            decision_id="d-2",
+            job="job-1",
         )
     ]
     assert decision.clears[0].verdict.facts["committed_usd"] == 8.0
