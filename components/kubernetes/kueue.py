@@ -1,10 +1,10 @@
 """Kueue objects: flavors, the queue tree with its burst twins, classes, and the gate.
 
-Layout (docs/architecture.md says why): the organisation's Cohort holds the cloud caps and the local GPUs that no team
-owns; each team's Cohort below it holds the team's local quota; in it stand two ClusterQueues with nominal quota 0: the
-team's own, which offers local flavors and knows no check of ours, and its burst twin, which offers local flavors first
-and then the cloud, behind the gate. Because the quota stands in the Cohort and not in a queue, the oldest job wins
-freed local GPUs whichever of the two it waits in.
+Layout (docs/architecture.md says why): the organisation's Cohort holds the cloud caps; each team's Cohort below it holds
+the team's local quota; in it stand two ClusterQueues with nominal quota 0: the team's own, which offers local flavors
+and knows no check of ours, and its burst twin, which offers local flavors first and then the cloud, behind the gate.
+Because the quota stands in the Cohort and not in a queue, the oldest job wins freed local GPUs whichever of the two it
+waits in.
 
 It does not install Kueue, and sets no field that Kueue or the agent writes.
 """
@@ -125,11 +125,8 @@ def admission_check() -> Manifest:
 
 
 def organization_cohort(fleet: Fleet) -> Manifest:
-    """The root: cloud caps, and local GPUs that no team owns."""
-    flavors = []
-    for flavor in _offered(fleet):
-        owned = 0 if flavor.cloud else sum(team.quota.get(flavor.name, 0) for team in fleet.teams.values())
-        flavors.append(_quota(flavor, flavor.gpus - owned))
+    """The root: the cloud caps. Local quota stands with the teams, so that changing one team's changes one object."""
+    flavors = [_quota(flavor, flavor.gpus) for flavor in _offered(fleet) if flavor.cloud]
     return manifest(API, "Cohort", cohort_of(fleet.organization), spec={"resourceGroups": _group(flavors)})
 
 

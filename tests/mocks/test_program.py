@@ -109,6 +109,13 @@ def test_no_burst_queue_is_without_the_gate_on_every_cloud_flavor() -> None:
         assert "admissionChecksStrategy" not in own["spec"]
 
 
+def test_changing_one_quota_changes_one_object() -> None:
+    before = kueue.manifests(load_file(LOCAL)) | agent.manifests(load_file(LOCAL))
+    text = LOCAL.read_text().replace("vision: {quota: {h100-onprem: 8}", "vision: {quota: {h100-onprem: 6}")
+    after = kueue.manifests(load_text(text, "changed")) | agent.manifests(load_text(text, "changed"))
+    assert [role for role in before if before[role] != after[role]] == ["cohort-vision"]
+
+
 def test_quotas_of_cohorts_sum_to_the_supply() -> None:
     fleet = load_file(LOCAL)
     cohorts = [kueue.organization_cohort(fleet), *(kueue.team_cohort(fleet, team) for team in fleet.teams)]
