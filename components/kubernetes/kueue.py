@@ -1,6 +1,6 @@
 """Kueue objects: flavors, the queue tree with its burst twins, classes, and the gate.
 
-Layout (docs/architecture.md says why): the organisation's Cohort holds the cloud caps; each team's Cohort below it holds
+Layout (docs/architecture.md says why): the organisation's Cohort holds the cloud caps; each team's Cohort below holds
 the team's local quota; in it stand two ClusterQueues with nominal quota 0: the team's own, which offers local flavors
 and knows no check of ours, and its burst twin, which offers local flavors first and then the cloud, behind the gate.
 Because the quota stands in the Cohort and not in a queue, the oldest job wins freed local GPUs whichever of the two it
