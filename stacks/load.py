@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from stacks.fleet import Fleet
+from stacks.messages import message
 from stacks.positions import Positions, duplicate_keys
-from stacks.schema import settings_at
 from stacks.suggest import did_you_mean
 
 KEY: Final = "gpufleet:fleet"
@@ -168,7 +168,7 @@ def _problem(detail: ErrorDetails, value: object, name: str, positions: Position
     path = _in_the_file(detail["loc"], value)
     if detail["type"] == "missing":
         path = (*path, detail["loc"][-1])
-    return Problem(name, *positions.of(path), _dotted(path), _message(detail, path))
+    return Problem(name, *positions.of(path), _dotted(path), message(detail, path))
 
 
 def _in_the_file(loc: tuple[str | int, ...], value: Any) -> tuple[str | int, ...]:
@@ -185,41 +185,6 @@ def _has(value: object, part: str | int) -> bool:
     if isinstance(value, list):
         return isinstance(part, int) and part < len(value)
     return isinstance(value, dict) and part in value
-
-
-def _message(detail: ErrorDetails, path: tuple[str | int, ...]) -> str:
-    kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]
-    if kind == "fleet_rule":
-        return str(context["reason"])
-    if kind == "missing":
-        return "is required"
-    if kind == "extra_forbidden":
-        return f"is not a known setting{did_you_mean(str(path[-1]), _known_settings(detail['loc']))}"
-    if kind == "union_tag_invalid":
-        tags, tag = [tag.strip(" '") for tag in str(context["expected_tags"]).split(",")], str(context["tag"])
-        field = str(context["discriminator"]).strip("'")
-        return f"{field} must be one of {', '.join(tags)} (got {tag!r}{did_you_mean(tag, tags)})"
-    if kind == "union_tag_not_found":
-        return f"needs {context['discriminator']!s}, which says what kind of thing this is"
-    if kind == "literal_error":
-        return f"must be {context['expected']} (got {value!r}{_near(value, context['expected'])})"
-    reason = str(context["error"]) if kind == "value_error" else detail["msg"]
-    return f"{reason} (got {_shown(value)})" if not isinstance(value, dict | list | BaseModel) else reason
-
-
-def _near(value: object, expected: str) -> str:
-    options = [part.strip(" '") for part in expected.replace(" or ", ",").split(",")]
-    return did_you_mean(str(value), options) if isinstance(value, str) and len(options) > 1 else ""
-
-
-def _known_settings(loc: tuple[str | int, ...]) -> list[str]:
-    """The settings of the model in which an unknown key was found, walking the models along the path."""
-    return settings_at(loc[:-1])
-
-
-def _shown(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else text[:77] + "..."
 
 
 def _dotted(path: tuple[str | int, ...]) -> str:

@@ -68,7 +68,11 @@ def test_all_problems_are_reported_at_once_and_in_the_order_of_their_lines() -> 
         ("schema_version: 1", "schema_version: 2", "schema_version", "must be 1"),
         ("organization: acme", "organization: Acme Inc", "organization", "try acme-inc"),
         ("replay_speed: 60", "image: gpufleet/agent:latest", "agent.image", "pin a tag"),
-        ("max_gpus: 16", "max_gpus: '16'", "pools.burst-spot.max_gpus", "valid integer"),
+        ("gpus_per_node: 8", "gpus_per_node: 0", "pools.rack.gpus_per_node", "must be 1 or more (got 0)"),
+        ("order: [burst-spot, burst-od]", "order: burst-spot", "burst.order", "must be a list"),
+        ("order: [burst-spot, burst-od]", "order: []", "burst.order", "needs at least 1, has 0"),
+        ("default: true", "default: maybe", "classes.P1.default", "must be true or false (got 'maybe')"),
+        ("max_gpus: 16", "max_gpus: '16'", "pools.burst-spot.max_gpus", "must be a whole number"),
         ("instance_types: [p5.48xlarge]", "instance_types: [p5.48xlarge, p4d.24xlarge]", "pools.burst-spot", "mixes GPU"),
         ("instance_types: [p5.48xlarge]", "instance_types: [p5.48xlarg]", "pools.burst-spot", "did you mean p5.48xlarge?"),
         ("  vision: {", "  vision: {namespace: nlp, ", "teams.nlp", "namespace nlp is team vision's already"),
@@ -97,7 +101,10 @@ def test_an_encrypted_value_inside_the_object_is_refused_and_never_printed() -> 
 
 
 def test_an_unknown_key_of_ours_beside_the_object_is_refused_but_a_sibling_secret_is_not() -> None:
-    text = GOOD + "  gpufleet:flet: {}\n  gpufleet:kubeconfig:\n    secure: AAABADQX\n  aws:region: us-east-1\n"
+    text = with_change(
+        "config:\n",
+        "config:\n  gpufleet:flet: {}\n  gpufleet:kubeconfig:\n    secure: AAABADQX\n  aws:region: us-east-1\n",
+    )
     [found] = problems(text)
     assert "gpufleet:flet" in found
     assert "did you mean gpufleet:fleet?" in found
@@ -117,7 +124,7 @@ def test_anchors_and_merges_are_followed_to_where_the_value_was_written() -> Non
         ("", "has no config.gpufleet:fleet"),
         ("config:\n", "has no config.gpufleet:fleet"),
         ("[1, 2]", "has no config.gpufleet:fleet"),
-        ("config: {gpufleet:fleet: 7}", "valid dictionary"),
+        ("config: {gpufleet:fleet: 7}", "must be a mapping"),
         ("config: {gpufleet:fleet: {}}", "is required"),
         ("config: [unclosed", "not YAML"),
         ("\t- x", "not YAML"),
