@@ -11,7 +11,7 @@ from typing import Annotated, Any, Final, Literal, NamedTuple, Self
 from pydantic import Field, model_validator
 from pydantic_core import InitErrorDetails, PydanticCustomError, ValidationError
 
-from stacks.agent import Agent
+from stacks.agent import Agent, VolumeLedger
 from stacks.burst import Burst
 from stacks.classes import JobClass
 from stacks.clusters import Cluster
@@ -191,6 +191,13 @@ def the_image_is_pinned(fleet: Fleet) -> Iterator[RuleProblem]:
         yield RuleProblem(("agent", "image"), image, "pin a tag or digest, e.g. ghcr.io/gpufleet/agent:0.1.0")
 
 
+def several_replicas_share_a_ledger(fleet: Fleet) -> Iterator[RuleProblem]:
+    """A volume of the usual kind is attached to one node; standing replicas elsewhere could not start."""
+    if fleet.agent.replicas > 1 and isinstance(fleet.agent.ledger, VolumeLedger):
+        reason = "several replicas need a ledger that all nodes reach; set agent.ledger to {kind: object-store, url: …}"
+        yield RuleProblem(("agent", "replicas"), fleet.agent.replicas, reason)
+
+
 Rule = Callable[[Fleet], Iterator[RuleProblem]]
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -203,4 +210,5 @@ RULES: Final[tuple[Rule, ...]] = (
     exactly_one_class_is_the_default,
     class_names_are_legal,
     the_image_is_pinned,
+    several_replicas_share_a_ledger,
 )

@@ -40,8 +40,8 @@ class OnPremPool(Model):
     cpus_per_node: Annotated[int, Field(ge=1, le=4_096)] = 96
     """Processor cores that jobs may use in each node; bounds the CPU quota beside the GPUs."""
 
-    memory_per_node: Memory = 2**40
-    """Memory that jobs may use in each node; bounds the memory quota beside the GPUs. Default 1Ti."""
+    memory_per_node: Memory = Field(default="1Ti", validate_default=True)
+    """Memory that jobs may use in each node; bounds the memory quota beside the GPUs."""
 
     usd_per_gpu_hour: Usd
     """What an owned GPU costs per hour (depreciation, power, space); used in reports, never against a budget."""

@@ -72,6 +72,7 @@ def test_all_problems_are_reported_at_once_and_in_the_order_of_their_lines() -> 
         ("order: [burst-spot, burst-od]", "order: burst-spot", "burst.order", "must be a list"),
         ("order: [burst-spot, burst-od]", "order: []", "burst.order", "needs at least 1, has 0"),
         ("default: true", "default: maybe", "classes.P1.default", "must be true or false (got 'maybe')"),
+        ("replay_speed: 60", "replicas: 2", "agent.replicas", "set agent.ledger to {kind: object-store"),
         ("max_gpus: 16", "max_gpus: '16'", "pools.burst-spot.max_gpus", "must be a whole number"),
         ("instance_types: [p5.48xlarge]", "instance_types: [p5.48xlarge, p4d.24xlarge]", "pools.burst-spot", "mixes GPU"),
         ("instance_types: [p5.48xlarge]", "instance_types: [p5.48xlarg]", "pools.burst-spot", "did you mean p5.48xlarge?"),
