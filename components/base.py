@@ -12,6 +12,7 @@ from typing import Any
 import pulumi
 
 from components.names import Manifest
+from stacks.fleet import Fleet
 
 
 class Component(pulumi.ComponentResource):
@@ -41,6 +42,11 @@ class Component(pulumi.ComponentResource):
     def kubernetes_all(self, manifests: Mapping[str, Manifest], **options: Any) -> list[pulumi.Resource]:
         """Create every object of a set with the same options, in the set's order."""
         return [self.kubernetes(role, manifest, **options) for role, manifest in manifests.items()]
+
+
+def keeps_data(fleet: Fleet) -> dict[str, bool]:
+    """Options of what must outlive its place in the file: ledgers, and namespaces with everything in them."""
+    return {"retain_on_delete": fleet.on_destroy == "keep-data"}
 
 
 def type_token(api_version: str, kind: str) -> str:

@@ -13,7 +13,7 @@ import sys
 from runtime import health, logs
 from runtime.errors import SettingsError
 from runtime.kube import connect
-from runtime.loop import Agent, read_origin
+from runtime.loop import Agent, read_cluster
 from runtime.settings import Settings, load
 
 STOP_SECONDS = 4.0
@@ -43,12 +43,12 @@ async def _run(settings: Settings) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
     async with connect() as kube:
-        starting = asyncio.create_task(read_origin(kube, settings))
+        starting = asyncio.create_task(read_cluster(kube, settings))
         await _first_of(starting, stopping)
         if not starting.done():
             starting.cancel()
             return
-        agent = Agent(settings, kube, starting.result())
+        agent = Agent(settings, kube, *starting.result())
         server = await health.serve(settings.bind, settings.health_port, healthy=agent.healthy, ready=agent.ready)
         port = server.sockets[0].getsockname()[1]
         log.info("started", extra={"identity": settings.identity, "health_port": port, "ledger": settings.ledger})

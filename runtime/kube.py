@@ -130,12 +130,26 @@ class Kube:
         await self._merge(JOBS.path(namespace, name), {"metadata": {"labels": {QUEUE_LABEL: queue}}})
 
     async def patch_workload(
-        self, namespace: str, name: str, *, verdict: str | None = None, clear_verdict: bool = False, **spec: str | bool
+        self,
+        namespace: str,
+        name: str,
+        *,
+        verdict: str | None = None,
+        clear_verdict: bool = False,
+        resource_version: str | None = None,
+        **spec: str | bool,
     ) -> None:
-        """Change, in one patch, a Workload's verdict annotation and of its spec `active` and `queueName`."""
+        """Change, in one patch, a Workload's verdict annotation and of its spec `active` and `queueName`.
+
+        Raises:
+            Conflict: when a resource version is given and the Workload has changed since.
+        """
         body: Raw = {"spec": spec} if spec else {}
+        metadata: Raw = {"resourceVersion": resource_version} if resource_version else {}
         if verdict is not None or clear_verdict:
-            body["metadata"] = {"annotations": {VERDICT_ANNOTATION: verdict}}
+            metadata["annotations"] = {VERDICT_ANNOTATION: verdict}
+        if metadata:
+            body["metadata"] = metadata
         await self._merge(WORKLOADS.path(namespace, name), body)
 
     async def answer_gate(

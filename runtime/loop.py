@@ -26,10 +26,13 @@ from runtime.routing.decide import decide
 from runtime.routing.observe import BAD_EXPECTED_RUNTIME, Observer, snapshot
 from runtime.routing.snapshot import Job
 from runtime.settings import Settings
-from runtime.store import Store
+from runtime.store import Owner, Store
 from runtime.wire import Raw
 from stacks.agent_config import AgentConfig
 from stacks.labels import AGENT_NAME, GATE_CONTROLLER
+
+FIRST_NAMESPACE: Final = "kube-system"
+"""Every cluster has it from its beginning to its end, so its UID names the cluster."""
 
 SHORTEST_TICK_SECONDS: Final = 0.1
 """Least time between ticks: a burst of changes is one decision, not a hundred."""
@@ -50,16 +53,19 @@ COMPLAINTS_LIMIT: Final = 10_000
 log = logging.getLogger(__name__)
 
 
-async def read_origin(kube: Kube, settings: Settings) -> Clock:
-    """The clock of this fleet: its origin is when the agent's namespace was created. Waits for the cluster."""
+async def read_cluster(kube: Kube, settings: Settings) -> tuple[Clock, Owner]:
+    """The clock of this fleet, whose origin is when the agent's namespace was created, and who owns its ledger.
+
+    Waits for the cluster.
+    """
     speed = settings.config.replay_speed
-    if speed == 1:
-        return Clock()
     pause = FIRST_RETRY_SECONDS
     while True:
         try:
-            raw = await kube.get(NAMESPACES, settings.namespace)
-            return Clock(parse_time(raw["metadata"]["creationTimestamp"]), speed)
+            own = await kube.get(NAMESPACES, settings.namespace)
+            first = await kube.get(NAMESPACES, FIRST_NAMESPACE)
+            clock = Clock(parse_time(own["metadata"]["creationTimestamp"]), speed)
+            return clock, Owner(first["metadata"]["uid"], speed)
         except KubeError as error:
             log.warning("waiting for the cluster", extra={"error": str(error)})
             await asyncio.sleep(pause)
@@ -78,7 +84,7 @@ class _Check:
 class Agent:
     """Everything one process does. `run` returns only after `stop` was called."""
 
-    def __init__(self, settings: Settings, kube: Kube, clock: Clock) -> None:
+    def __init__(self, settings: Settings, kube: Kube, clock: Clock, owner: Owner) -> None:
         self._settings = settings
         self._config: AgentConfig = settings.config
         self._clock = clock
@@ -90,11 +96,19 @@ class Agent:
         self._checks: Cache[_Check] = Cache(kube, ADMISSION_CHECKS, self._our_check, self._changed)
         terms = Terms(settings.namespace, AGENT_NAME, settings.identity, settings.lease_seconds)
         self._lease = Lease(kube, terms, self._changed, clock.real_now)
-        self._store = Store(settings.ledger, clock)
+        self._store = Store(settings.ledger, clock, owner)
         self._ledger_term = 0
         self._ledger_read_at = float("-inf")
         self._actor = Actor(
-            Context(kube, self._store, clock, self._config, settings.identity, lambda: self._lease.held)
+            Context(
+                kube=kube,
+                store=self._store,
+                clock=clock,
+                config=self._config,
+                identity=settings.identity,
+                leading=lambda: self._lease.held,
+                reduce=self._observer.reduce,
+            )
         )
         self._complaints: dict[str, str] = {}
         self._complained: set[str] = set()

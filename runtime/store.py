@@ -24,7 +24,7 @@ import logging
 import re
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
@@ -39,6 +39,7 @@ from runtime.cost.ledger import Attempt, Books, Closing, Opening
 from runtime.errors import CorruptEntry, SettingsError, StoreDown
 
 _ROOT: Final = "v1"
+_OWNER: Final = f"{_ROOT}/owner.json"
 _NAME: Final = re.compile(rf"{_ROOT}/(\d{{4}}-\d{{2}})/([^/]+)\.(\d+)\.(open|close)\.json")
 _SCHEMES: Final = ("file", "memory", "s3", "gs", "az")
 _PARALLEL_READS: Final = 32
@@ -50,6 +51,17 @@ RECENT_SECONDS: Final = 62 * 86_400
 
 log = logging.getLogger(__name__)
 Entry = TypeVar("Entry", Opening, Closing)
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose ledger it is: the cluster, by the UID of its namespace kube-system, and how fast its time runs.
+
+    Two clusters, or two speeds, on one ledger would end each other's attempts.
+    """
+
+    cluster: str
+    replay_speed: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +96,10 @@ def check_url(url: str) -> str:
 class Store:
     """The ledger of one fleet. Entries of different attempts may be written at once; nothing may while it is read."""
 
-    def __init__(self, url: str, clock: Clock) -> None:
+    def __init__(self, url: str, clock: Clock, owner: Owner) -> None:
         self._url = check_url(url)
         self._clock = clock
+        self._owner = owner
         self._client: ObjectStore | None = None
         self._openings: dict[Attempt, Opening] = {}
         self._closings: dict[Attempt, Closing] = {}
@@ -104,10 +117,12 @@ class Store:
         """Read what is there and not yet known.
 
         Raises:
-            StoreDown: when the store cannot be read; `books` is None until a later refresh succeeds.
+            StoreDown: when the store cannot be read or is another's; `books` is None until a later refresh succeeds.
         """
         live = _live_months(self._clock.now())
         everything = not self._complete
+        if everything:
+            await self._claim()
         async with self._doubt("reading the ledger"):
             listing = await self._list(None if everything else live | self._open_months())
             wanted = {attempt for attempt, name in listing.openings.items() if self._counts(name, listing, live)}
@@ -127,6 +142,20 @@ class Store:
                 "if their jobs never ran in the cloud",
                 extra={"entries": self._blocking},
             )
+
+    async def _claim(self) -> None:
+        """Write down whose ledger this is, or see that it is ours."""
+        async with self._doubt("claiming the ledger"):
+            mine = asdict(self._owner)
+            try:
+                await self._connected().put_async(_OWNER, json.dumps(mine, sort_keys=True).encode(), mode="create")
+            except AlreadyExistsError:
+                theirs = json.loads(await self._content(_OWNER))
+                if theirs != mine:
+                    raise ValueError(
+                        f"{_OWNER} names {theirs} as its owner, and this agent is {mine}; give this stack a ledger of "
+                        "its own, or move owner.json away if the old owner will never run again"
+                    ) from None
 
     async def open(self, opening: Opening) -> Opening:
         """Commit the money of one attempt, once; returns the opening that stands, which an earlier try may have made.

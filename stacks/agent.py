@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from stacks.model import Model
 from stacks.quantities import PositiveDuration
@@ -48,7 +48,14 @@ class Agent(Model):
     """How many run; one leads, the others stand by."""
 
     interval: PositiveDuration = timedelta(seconds=5)
-    """How often the agent decides. Shorter reacts faster and costs more API calls."""
+    """How often the agent decides, 100ms to 5m. Shorter reacts faster and costs more API calls."""
+
+    @field_validator("interval")
+    @classmethod
+    def _interval_is_sane(cls, value: timedelta) -> timedelta:
+        if not timedelta(milliseconds=100) <= value <= timedelta(minutes=5):
+            raise ValueError("must be between 100ms and 5m")
+        return value
 
     ledger: Ledger = VolumeLedger(kind="volume")
     """Where the ledger is kept."""

@@ -25,8 +25,11 @@ from stacks.teams import Budget
 class FlavorConfig(Model):
     """One flavor, as the agent accounts for it."""
 
-    gpus: GpuCount
+    gpus: Annotated[int, Field(ge=0)]
     """GPUs of the flavor; for a cloud flavor the most at any time."""
+
+    gpus_per_node: Annotated[int, Field(ge=1)]
+    """GPUs of its largest node: the most that one pod can have."""
 
     cloud: bool
     """Whether it costs money and stands behind the gate."""
@@ -127,7 +130,12 @@ def agent_config(fleet: Fleet) -> AgentConfig:
         organization=fleet.organization,
         gate=GATE_NAME,
         flavors={
-            flavor.name: FlavorConfig(gpus=flavor.gpus, cloud=flavor.cloud, usd_per_gpu_hour=flavor.usd_per_gpu_hour)
+            flavor.name: FlavorConfig(
+                gpus=flavor.gpus,
+                gpus_per_node=flavor.gpus_per_node,
+                cloud=flavor.cloud,
+                usd_per_gpu_hour=flavor.usd_per_gpu_hour,
+            )
             for flavor in flavors_of_pools(fleet.pools).values()
         },
         burst_order=tuple(flavor.name for flavor in burst_flavors(fleet.pools, fleet.burst.order)),

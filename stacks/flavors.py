@@ -18,7 +18,8 @@ from stacks.pools import CloudPool, OnPremPool, Pool
 class Flavor:
     """One kind of GPU in one place: what Kueue calls a ResourceFlavor.
 
-    `gpus`, `cpus` (cores) and `memory` (bytes) are the sums over its pools; `usd_per_gpu_hour` is the dearest of them.
+    `gpus`, `cpus` (cores) and `memory` (bytes) are the sums over its pools; `gpus_per_node` and `usd_per_gpu_hour` are
+    the largest of them.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Flavor:
     location: str
     market: str | None
     gpus: int
+    gpus_per_node: int
     cpus: int
     memory: int
     usd_per_gpu_hour: Decimal
@@ -72,7 +74,9 @@ def _flavor_of(name: str, pool: Pool) -> Flavor:
     else:
         market, price = pool.market, pool.price
         cpus, memory = int(pool.gpus * pool.cpus_per_gpu), pool.gpus * pool.memory_per_gpu
-    return Flavor(flavor_name(pool), pool.gpu, pool.location, market, pool.gpus, cpus, memory, price, (name,))
+    return Flavor(
+        flavor_name(pool), pool.gpu, pool.location, market, pool.gpus, pool.gpus_per_node, cpus, memory, price, (name,)
+    )
 
 
 def _merged(left: Flavor, right: Flavor) -> Flavor:
@@ -82,6 +86,7 @@ def _merged(left: Flavor, right: Flavor) -> Flavor:
         left.location,
         left.market,
         left.gpus + right.gpus,
+        max(left.gpus_per_node, right.gpus_per_node),
         left.cpus + right.cpus,
         left.memory + right.memory,
         max(left.usd_per_gpu_hour, right.usd_per_gpu_hour),

@@ -50,6 +50,11 @@ class Fleet(Model):
     agent: Agent = Agent()
     """The agent."""
 
+    on_destroy: Literal["keep-data", "remove-everything"] = "keep-data"
+    """What happens to the ledger and to namespaces when their part of the file, or the whole stack, is removed.
+    `keep-data` leaves them in the cluster, with the jobs and volumes in them; `remove-everything` is for stacks whose
+    data nobody will miss."""
+
     @model_validator(mode="after")
     def _cross_field_rules(self) -> Self:
         details: list[InitErrorDetails] = [
@@ -149,7 +154,7 @@ def team_names_are_legal(fleet: Fleet) -> Iterator[RuleProblem]:
     owner: dict[str, str] = {}
     for name, team in fleet.teams.items():
         try:
-            check_team_name(name)
+            check_team_name(name, team)
         except ValueError as error:
             yield RuleProblem(("teams", name), name, str(error))
         namespace = team.namespace or name

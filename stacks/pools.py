@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from stacks.catalogue import InstanceType, catalogue
 from stacks.model import Model
-from stacks.quantities import GpuCount, KubeName, Memory, Usd
+from stacks.quantities import GpuCount, KubeName, Memory, Price, Usd
 from stacks.suggest import did_you_mean
 
 
@@ -30,7 +30,7 @@ class OnPremPool(Model):
     gpus_per_node: Annotated[int, Field(ge=1, le=64)]
     """GPUs in each node."""
 
-    nodes: Annotated[int, Field(ge=1, le=100_000)]
+    nodes: Annotated[int, Field(ge=1, le=15_000)]
     """Number of nodes."""
 
     node_names: tuple[KubeName, ...] = ()
@@ -49,6 +49,14 @@ class OnPremPool(Model):
     @model_validator(mode="after")
     def _gpu_is_known(self) -> Self:
         require_gpu(self.gpu)
+        return self
+
+    @model_validator(mode="after")
+    def _gpus_come_with_cores_and_memory(self) -> Self:
+        if self.cpus_per_node < self.gpus_per_node:
+            raise ValueError(f"cpus_per_node is less than a core for each of {self.gpus_per_node} GPUs")
+        if self.memory_per_node < self.gpus_per_node * 2**30:
+            raise ValueError(f"memory_per_node is less than 1Gi for each of {self.gpus_per_node} GPUs")
         return self
 
     @model_validator(mode="after")
@@ -91,7 +99,7 @@ class CloudPool(Model):
     max_gpus: GpuCount
     """Most GPUs at any time; becomes the quota that Kueue enforces."""
 
-    usd_per_gpu_hour: Usd | None = None
+    usd_per_gpu_hour: Price | None = None
     """The most a GPU-hour may cost; what a hard budget commits. Default: the dearest on-demand list price among
     `instance_types`. Required for spot, where no list price holds."""
 

@@ -20,6 +20,7 @@ _DURATION_SCHEMA: Final = {
     "pattern": r"^([0-9.]+\s*(ms|d|h|m|s)\s*)+$",
 }
 _LONGEST: Final = timedelta(days=3_650)
+_SHORTEST: Final = timedelta(milliseconds=1)
 
 _MEMORY_UNITS: Final = {
     "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40, "Pi": 2**50,
@@ -117,8 +118,8 @@ def format_memory(value: int) -> str:
 
 
 def _positive(value: timedelta) -> timedelta:
-    if value <= timedelta(0):
-        raise ValueError("must be longer than 0s")
+    if value < _SHORTEST:
+        raise ValueError("must be at least 1ms, for example 500ms, 90s or 2h")
     return value
 
 
@@ -142,6 +143,13 @@ PositiveDuration = Annotated[
 ]
 """A length of time above zero."""
 
+
+def _above_zero(value: Decimal) -> Decimal:
+    if value <= 0:
+        raise ValueError("must be more than 0; at a price of 0 no budget would ever be used up")
+    return value
+
+
 Usd = Annotated[
     Decimal,
     BeforeValidator(parse_usd),
@@ -149,6 +157,14 @@ Usd = Annotated[
     WithJsonSchema({"type": ["string", "number"], "examples": ["20000 USD", 1.10], "minimum": 0}),
 ]
 """An amount of US dollars, zero or more."""
+
+Price = Annotated[
+    Decimal,
+    BeforeValidator(lambda value: _above_zero(parse_usd(value))),
+    PlainSerializer(_canonical_usd, return_type=str),
+    WithJsonSchema({"type": ["string", "number"], "examples": ["3.50 USD", 3.50], "exclusiveMinimum": 0}),
+]
+"""An amount of US dollars above zero."""
 
 Memory = Annotated[
     int,

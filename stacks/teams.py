@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, model_validator
 
-from stacks.labels import BURST_SUFFIX
+from stacks.labels import BURST_SUFFIX, SYSTEM_NAMESPACE
 from stacks.model import Model
 from stacks.quantities import GpuCount, KubeName, Usd
+
+_SYSTEM_NAMESPACES = frozenset({"default", "kueue-system", SYSTEM_NAMESPACE})
+_LONGEST_NAME = 63 - len(BURST_SUFFIX)  # the twin's name must fit into a label value
 
 
 class Budget(Model):
@@ -23,7 +26,9 @@ class Budget(Model):
     kind: Literal["hard", "soft"] = "hard"
     """`hard`: commits the ceiling price for a job's enforced longest run time before it starts, so that committed and
     spent together never exceed the limit; a job without `kueue.x-k8s.io/max-exec-time-seconds` stays local.
-    `soft`: commits the expected cost, and reports an overshoot instead of preventing it."""
+    `soft`: commits the expected cost, and reports an overshoot instead of preventing it.
+    Both count GPU-hours at the pool's ceiling price. A cloud bills whole nodes, from boot to release: where jobs are
+    smaller than a node and nobody shares it, the invoice is larger."""
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:
@@ -63,13 +68,6 @@ class Team(Model):
     budget: Budget | None = None
     """What the team may spend on cloud GPUs. Default: only the fleet's budget limits it."""
 
-    @field_validator("namespace")
-    @classmethod
-    def _not_ours(cls, value: str | None) -> str | None:
-        if value is not None and (value.startswith("kube-") or value in {"default", "kueue-system", "gpufleet-system"}):
-            raise ValueError(f"namespace {value} belongs to the system; give the team one of its own")
-        return value
-
     @model_validator(mode="after")
     def _borrow_and_lend_match_quota(self) -> Self:
         for flavor, lent in self.lend.items():
@@ -80,7 +78,12 @@ class Team(Model):
         return self
 
 
-def check_team_name(name: str) -> None:
-    """Raise ValueError when the name would collide with a burst twin's."""
+def check_team_name(name: str, team: Team) -> None:
+    """Raise ValueError when the team's objects could not be named, or would fall into a namespace of the system."""
+    namespace = team.namespace or name
+    if namespace.startswith("kube-") or namespace in _SYSTEM_NAMESPACES:
+        raise ValueError(f"namespace {namespace} belongs to the system; give the team one of its own")
+    if len(name) > _LONGEST_NAME:
+        raise ValueError(f"a team's name has at most {_LONGEST_NAME} characters; {name} has {len(name)}")
     if name.endswith(BURST_SUFFIX):
         raise ValueError(f"team {name}: a name may not end with '{BURST_SUFFIX}', which names burst twins")

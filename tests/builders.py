@@ -24,9 +24,9 @@ def a_config(**changes: Any) -> AgentConfig:
         "organization": "acme",
         "gate": "gpufleet-burst-gate",
         "flavors": {
-            LOCAL: {"gpus": 16, "cloud": False, "usd_per_gpu_hour": "0"},
-            SPOT: {"gpus": 16, "cloud": True, "usd_per_gpu_hour": "2"},
-            ON_DEMAND: {"gpus": 8, "cloud": True, "usd_per_gpu_hour": "4"},
+            LOCAL: {"gpus": 16, "gpus_per_node": 8, "cloud": False, "usd_per_gpu_hour": "0"},
+            SPOT: {"gpus": 16, "gpus_per_node": 8, "cloud": True, "usd_per_gpu_hour": "2"},
+            ON_DEMAND: {"gpus": 8, "gpus_per_node": 8, "cloud": True, "usd_per_gpu_hour": "4"},
         },
         "burst_order": (SPOT, ON_DEMAND),
         "teams": {"vision": a_team("vision"), "nlp": a_team("nlp")},

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import pulumi
 
-from components.base import Component
+from components.base import Component, keeps_data
 from components.names import Manifest, manifest
 from stacks.agent import VolumeLedger
 from stacks.agent_config import LEDGER_MOUNT, agent_config, dump, ledger_url
@@ -44,9 +44,11 @@ class Agent(Component):
     ) -> None:
         super().__init__(name, opts)
         objects = manifests(fleet)
-        namespace = self.kubernetes("namespace", objects.pop("namespace"))
+        namespace = self.kubernetes("namespace", objects.pop("namespace"), **keeps_data(fleet))
         deployment = objects.pop("deployment")
+        ledger = {"ledger": objects.pop("ledger")} if "ledger" in objects else {}
         rights = self.kubernetes_all(objects, depends_on=[namespace, *policies])
+        rights += self.kubernetes_all(ledger, depends_on=[namespace], **keeps_data(fleet))
         self.deployment = self.kubernetes("deployment", deployment, depends_on=rights)
         self.register_outputs({})
 
@@ -84,7 +86,7 @@ CLUSTER_RULES: Final = [
     _rule("kueue.x-k8s.io", ["admissionchecks/status"], ["patch"], [GATE_NAME]),
     _rule("batch", ["jobs"], ["patch"]),
     _rule("events.k8s.io", ["events"], ["create"]),
-    _rule("", ["namespaces"], ["get"], [SYSTEM_NAMESPACE]),
+    _rule("", ["namespaces"], ["get"], [SYSTEM_NAMESPACE, "kube-system"]),
 ]
 """What the agent may do anywhere. Reviewed against what it calls by tests/e2e."""
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pulumi
 
-from components.base import Component
+from components.base import Component, keeps_data
 from components.names import Manifest, cohort_of, manifest, team_cohort_of
 from stacks.flavors import Flavor, burst_flavors, flavors_of_pools
 from stacks.fleet import Fleet
@@ -50,7 +50,7 @@ class Queues(Component):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(name, opts)
-        namespaces = self.kubernetes_all(namespaces_of(fleet))
+        namespaces = self.kubernetes_all(namespaces_of(fleet), **keeps_data(fleet))
         self.kubernetes_all(priority_classes(fleet))
         shared = self.kubernetes_all(resource_flavors(fleet))
         organization = self.kubernetes("organization", organization_cohort(fleet), depends_on=shared)
@@ -214,6 +214,10 @@ def _quota(flavor: Flavor, gpus: int, *, borrow: int | None = None, lend: int | 
 def _share(flavor: Flavor, resource: str, gpus: int) -> str:
     if resource == GPU_RESOURCE:
         return str(gpus)
-    whole = flavor.cpus if resource == "cpu" else flavor.memory
-    amount = whole * gpus // flavor.gpus if flavor.gpus else 0
-    return format_memory(amount) if resource == "memory" else str(amount)
+    if not flavor.gpus:
+        return "0"
+    if resource == "memory":
+        return format_memory(flavor.memory * gpus // flavor.gpus)
+    # Thousandths of a core, so that shares which make up a whole node add up to all of its cores.
+    thousandths = 1_000 * flavor.cpus * gpus // flavor.gpus
+    return str(thousandths // 1_000) if thousandths % 1_000 == 0 else f"{thousandths}m"

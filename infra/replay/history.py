@@ -15,7 +15,7 @@ class Reservation:
 
     `freed_version` and `freed_at` are when Kueue gave the quota to others: at the end, or earlier when the Workload was
     made inactive, for which Kueue does not wait until the pods are gone (measured on 0.19).
-    `ready_at` is when the agent answered Ready, `forged_by` who else did. `answered_condition` and `end_condition` are
+    `ready_at` is when the agent answered Ready, `forged_by` who else did. `admitted_condition` and `end_condition` are
     the whole seconds that the Workload's status shows.
     """
 
@@ -30,7 +30,7 @@ class Reservation:
     ready_at: float | None = None
     forged_by: str | None = None
     admitted_at: float | None = None
-    answered_condition: float | None = None
+    admitted_condition: float | None = None
     end_condition: float | None = None
 
 

@@ -58,7 +58,7 @@ def _money(summary: Summary) -> Iterator[str]:
     for spend in summary.spend:
         yield _spend(spend)
     yield _verify(
-        f"kubectl get workloads -A -o custom-columns='{_columns('flavor', 'gpus', 'answered', 'finished_at')}'"
+        f"kubectl get workloads -A -o custom-columns='{_columns('flavor', 'gpus', 'admitted', 'finished_at')}'"
     )
     yield f"    ledger: {summary.evidence.ledger}"
     for held in summary.held:
@@ -134,7 +134,6 @@ _COLUMNS: dict[str, str] = {
     "class": "CLASS:.spec.priorityClassRef.name",
     "created": "CREATED:.metadata.creationTimestamp",
     "admitted": 'ADMITTED:.status.conditions[?(@.type=="Admitted")].lastTransitionTime',
-    "answered": "ANSWERED:.status.admissionChecks[0].lastTransitionTime",
     "finished": 'FINISHED:.status.conditions[?(@.type=="Finished")].reason',
     "finished_at": 'FINISHED:.status.conditions[?(@.type=="Finished")].lastTransitionTime',
 }

@@ -94,7 +94,8 @@ def read_rows(
             yield from _rows(stream, path, required, optional, report, hint)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
-        raise TraceError(f"{path}: cannot be read after row {report.read:,}: {reason}") from error
+        where = f" after row {report.read:,}" if report.read else ""
+        raise TraceError(f"{path}: cannot be read{where}: {reason}") from error
 
 
 def _rows(

@@ -106,14 +106,14 @@ def spend_of(own: Sequence[History], books: Books, fleet: Fleet, speed: float, f
 
 
 def recomputed_usd(one: History, fleet: Fleet, speed: float) -> Decimal:
-    """Price of a job's ended cloud runs by the Workload's status, from the gate's Ready to the reservation's end."""
+    """Price of a job's ended cloud runs by condition times, from Admitted to Finished or the reservation's end."""
     flavors = flavors_of_pools(fleet.pools)
     usd = Decimal(0)
     for run in one.reservations:
         flavor = flavors.get(run.flavor)
-        if flavor is None or not flavor.cloud or run.answered_condition is None or run.end_condition is None:
+        if flavor is None or not flavor.cloud or run.admitted_condition is None or run.end_condition is None:
             continue
-        usd += cost_usd(flavor.usd_per_gpu_hour, run.gpus, (run.end_condition - run.answered_condition) * speed)
+        usd += cost_usd(flavor.usd_per_gpu_hour, run.gpus, (run.end_condition - run.admitted_condition) * speed)
     return usd
 
 

@@ -53,7 +53,6 @@ class Workload:
     finish_reason: str | None
     gone: bool
     gate: str | None
-    gate_at: float | None
     gate_message: str
     verdict: Said | None
     expected_seconds: float | None
@@ -92,7 +91,6 @@ def workload_of(raw: Raw) -> Workload:
         finish_reason=finished.get("reason") if finished.get("status") == "True" else None,
         gone="deletionTimestamp" in metadata and not metadata.get("finalizers"),
         gate=gate_state(raw),
-        gate_at=parse_time(checks[0]["lastTransitionTime"]) if checks and gate_state(raw) == "Ready" else None,
         gate_message=(checks[0].get("message") or "") if checks else "",
         verdict=_verdict((metadata.get("annotations") or {}).get(VERDICT_ANNOTATION)),
         expected_seconds=_expected_seconds(spec),

@@ -34,6 +34,7 @@ from runtime.routing.policy import wait_limit
 from runtime.routing.snapshot import Job, Stage
 from runtime.routing.verdict import Code, Verdict
 from runtime.store import Store
+from runtime.wire import Raw
 from stacks.agent_config import AgentConfig
 
 PARALLEL_ACTIONS: Final = 8
@@ -64,6 +65,7 @@ class Context:
     config: AgentConfig
     identity: str
     leading: Callable[[], bool]
+    reduce: Callable[[Raw], Job | None]
 
 
 class Actor:
@@ -161,10 +163,9 @@ class Actor:
     async def _clear(self, decision: Decision, action: Clear) -> bool:
         job, gate = action.job, self._context.config.gate
         for last in (False,) * (GATE_TRIES - 1) + (True,):
-            raw = await self._kube.get(WORKLOADS, job.name, job.namespace)
-            same = raw["metadata"]["uid"] == job.uid
-            if not same or attempt_at_gate(raw, gate) != action.opening.attempt.reserved_at:
-                # Evicted or answered meanwhile, or Kueue is yet to list our check.
+            raw = await self._as_decided(job)
+            if raw is None or attempt_at_gate(raw, gate) != action.opening.attempt.reserved_at:
+                # Evicted, answered or changed meanwhile, or Kueue is yet to list our check.
                 log.debug("not waiting at the gate", extra={"decision": decision.id, **_describe(action)})
                 return False
             await self._context.store.open(action.opening)
@@ -210,8 +211,13 @@ class Actor:
         if job.stage is Stage.RECALLING and job.reserved_at is not None:
             return True
         if job.stage is not Stage.RECALLING and job.reserved_at is not None:
+            if (raw := await self._as_decided(job)) is None:
+                return False
             verdict = _annotation(decision, action.verdict)
-            await self._kube.patch_workload(job.namespace, job.name, verdict=verdict, active=False)
+            version = raw["metadata"]["resourceVersion"]
+            await self._kube.patch_workload(
+                job.namespace, job.name, verdict=verdict, resource_version=version, active=False
+            )
         else:
             await self._kube.set_job_queue(job.namespace, job.owner_name, queue)
             spec: dict[str, Any] = {"active": True} if job.stage is Stage.RECALLING else {}
@@ -221,6 +227,19 @@ class Actor:
         if job.stage is not Stage.RECALLING:
             await self._tell(events.recalled(job, sentence(action.verdict)))
         return True
+
+    async def _as_decided(self, job: Job) -> Raw | None:
+        """The Workload as it is now, if all that the decision was made from still holds, else None.
+
+        The copy that was decided upon may be minutes old if a watch hangs: a job that moved on is neither paid for in
+        another shape than the one that was judged, nor stopped.
+        """
+        raw = await self._kube.get(WORKLOADS, job.name, job.namespace)
+        try:
+            now = self._context.reduce(raw)
+        except ValueError:
+            return None
+        return raw if now is not None and _essence(now) == _essence(job) else None
 
     async def _hold(self, decision: Decision, action: Hold) -> bool:
         await self._write_verdict(decision, action.job, action.verdict)
@@ -262,6 +281,10 @@ class Actor:
         if len(self._done) > 1_000:
             self._done = {uid: done for uid, done in self._done.items() if done[2] > now}
         self._done[job.uid] = (job, verdict.code, now + FORGET_SECONDS)
+
+
+def _essence(job: Job) -> tuple[object, ...]:
+    return job.uid, job.stage, job.attempt, job.flavor, job.gpus, job.max_seconds
 
 
 def _annotation(decision: Decision, verdict: Verdict) -> str:

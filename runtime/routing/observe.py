@@ -100,7 +100,7 @@ class Observer:
             max_seconds=None if limit is None else self._clock.duration_to_fleet(int(limit)),
             flavor=flavor,
             reserved_at=None if reserved_at is None else self._clock.to_fleet(reserved_at),
-            ready_at=None if ready_at is None else self._fleet_time(ready_at),
+            ready_at=None if (started := _admitted_at(conditions) or ready_at) is None else self._fleet_time(started),
             released_quota_at=self._released_quota_at(conditions, finished),
             verdict_code=verdict_code,
             attempt=None if reserved_at is None else int(reserved_at),
@@ -198,6 +198,12 @@ def _job_owner(metadata: Raw) -> Raw | None:
 
 def _conditions(status: Raw) -> dict[str, Raw]:
     return {condition["type"]: condition for condition in status.get("conditions") or ()}
+
+
+def _admitted_at(conditions: Mapping[str, Raw]) -> str | None:
+    """When Kueue let it run, by Kueue's clock, which also stamps the end."""
+    admitted = conditions.get("Admitted", {})
+    return str(admitted["lastTransitionTime"]) if admitted.get("status") == "True" else None
 
 
 def _ready_at(status: Raw, gate: str) -> str | None:

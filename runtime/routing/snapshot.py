@@ -48,8 +48,9 @@ class Job:
     `uid`, `namespace` and `name` are the Workload's; `owner_kind`, `owner_name` and `owner_uid` those of the object the
     user submitted. `gpus` is the sum over all pods. `flavor` is set while quota is reserved. `reserved_at` is when it
     was; `attempt` is the same moment in whole seconds of real time, which names the attempt in the ledger. `ready_at`
-    is when our check was answered Ready in this reservation. `released_quota_at` is when the last reservation ended,
-    or the job finished, where that is known. `verdict_code` is the code of the verdict written on the Workload last.
+    is when Kueue admitted it in this reservation, or, before it did, when our check was answered Ready.
+    `released_quota_at` is when the last reservation ended, or the job finished, where that is known. `verdict_code` is
+    the code of the verdict written on the Workload last.
     `ever_admitted` is False only if the Workload has never had the condition Admitted, that is, surely never ran.
     """
 

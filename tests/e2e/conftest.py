@@ -59,6 +59,7 @@ config:
       budget: {monthly: 5000 USD}
       expected_runtime: 10m
     agent: {replay_speed: 60, interval: 300ms}
+    on_destroy: remove-everything
 """
 
 
@@ -97,7 +98,7 @@ class Stack:
 
     def changes(self, result: EngineResult) -> dict[str, int]:
         """What an `up` changed, by kind of change, without what stayed the same."""
-        assert result.succeeded, result.stdout + result.stderr
+        assert result.succeeded, complaints(result)
         summary: dict[str, int] = {}
         for line in result.stdout.splitlines():
             event = json.loads(line) if line.startswith("{") else {}
@@ -169,6 +170,13 @@ def condition(workload: dict[str, Any], kind: str) -> bool:
     return any(one["type"] == kind and one["status"] == "True" for one in conditions)
 
 
+def complaints(result: EngineResult) -> str:
+    """What Pulumi said of errors, without its thousand lines of debugging."""
+    events = [json.loads(line) for line in result.stdout.splitlines() if line.startswith("{")]
+    said = [event["diagnosticEvent"] for event in events if "diagnosticEvent" in event]
+    return "".join(one["message"] for one in said if one["severity"] in {"error", "warning"}) + result.stderr
+
+
 @pytest.fixture(scope="session")
 def stack(plane: Plane, tools: Toolchain, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stack]:
     """The stack, deployed."""
@@ -182,7 +190,7 @@ def stack(plane: Plane, tools: Toolchain, tmp_path_factory: pytest.TempPathFacto
     with KubeClient(plane.kubeconfig) as kube:
         deployed = Stack(plane, engine, file, kube)
         result = deployed.up()
-        assert result.succeeded, result.stdout + result.stderr
+        assert result.succeeded, complaints(result)
         yield deployed
 
 

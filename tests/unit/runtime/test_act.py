@@ -20,7 +20,7 @@ from runtime.routing.decision import Clear, Close, Decision, Hold, Recall, Relea
 from runtime.routing.observe import Observer, snapshot
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.verdict import Code, Verdict
-from runtime.store import Store
+from runtime.store import Owner, Store
 from stacks.labels import GATE_NAME, QUEUE_LABEL, VERDICT_ANNOTATION
 from tests.builders import HOUR, NOON, SPOT, a_config, an_opening
 from tests.fakes import kueue
@@ -71,7 +71,7 @@ class World:
         return next(job for job in self.jobs() if job.uid == name)
 
     def store(self) -> Store:
-        return Store(self.directory.as_uri(), self.clock())
+        return Store(self.directory.as_uri(), self.clock(), Owner("cluster-1", 1.0))
 
     def clock(self) -> Clock:
         return Clock(real_now=lambda: self.now)
@@ -83,7 +83,10 @@ class World:
         return store.books
 
     def actor(self, store: Store) -> Actor:
-        context = Context(self.cluster.kube(), store, self.clock(), self.config, "pod-1", lambda: self.leading)
+        observer = Observer(self.config, Clock(), lambda *_: None)
+        context = Context(
+            self.cluster.kube(), store, self.clock(), self.config, "pod-1", lambda: self.leading, observer.reduce
+        )
         return Actor(context)
 
     def act(self, decision: Decision) -> int:
@@ -444,3 +447,18 @@ def test_a_cloud_job_of_a_team_that_left_the_fleet_stays_committed_until_its_wor
     del world.cluster.objects[next(key for key in world.cluster.objects if key[0].endswith("/workloads"))]
     assert world.act(a_decision(closes=(close,))) == 0
     assert [closing.reason for closing in world.books().closings.values()] == ["workload deleted"]
+
+
+def test_a_job_whose_limit_was_raised_since_it_was_judged_is_not_let_through_for_the_old_price(world: World) -> None:
+    clear = at_gate(world)
+    raised = {"maximumExecutionTimeSeconds": 100 * HOUR}
+    world.cluster.change(WORKLOADS, f"job-{clear.job.uid}", "vision", lambda raw: raw["spec"].update(raised))
+    assert world.act(a_decision(clears=(clear,))) == 1
+    assert (world.gate(), world.books().openings) == ("Pending", {})
+
+
+def test_a_job_that_runs_by_now_is_not_recalled_by_an_old_decision(world: World) -> None:
+    clear = at_gate(world)
+    assert world.act(a_decision(clears=(clear,))) == 0
+    assert world.act(a_decision(recalls=(Recall(clear.job, Verdict(Code.RECALLED, {})),))) == 1
+    assert world.workload()["spec"].get("active", True) is True

@@ -13,9 +13,10 @@ import pytest
 from runtime import loop as loop_module
 from runtime.clock import Clock, format_time
 from runtime.kube import ADMISSION_CHECKS, JOBS, LEASES, NAMESPACES, WORKLOADS
-from runtime.loop import Agent, read_origin
+from runtime.loop import Agent, read_cluster
 from runtime.routing.decide import decide
 from runtime.settings import Settings
+from runtime.store import Owner
 from stacks.labels import AGENT_NAME, EXPECTED_RUNTIME_ANNOTATION, GATE_CONTROLLER, GATE_NAME, QUEUE_LABEL
 from tests.builders import HOUR, a_config
 from tests.fakes import kueue
@@ -56,7 +57,7 @@ def a_check() -> Raw:
 
 @asynccontextmanager
 async def running(cluster: FakeCluster, settings: Settings) -> AsyncIterator[Agent]:
-    agent = Agent(settings, cluster.kube(), Clock())
+    agent = Agent(settings, cluster.kube(), Clock(), Owner("u-0", 1.0))
     task = asyncio.create_task(agent.run())
     try:
         yield agent
@@ -222,9 +223,10 @@ def test_a_stop_before_the_cluster_ever_answered_is_quick(cluster: FakeCluster, 
 
 def test_the_origin_of_fleet_time_is_the_same_after_a_restart(cluster: FakeCluster, settings: Settings) -> None:
     fast = replace(settings, config=a_config(replay_speed=60.0))
-    metadata = {"name": "system", "creationTimestamp": format_time(1_000_000)}
-    cluster.put(NAMESPACES, {"metadata": metadata})
-    first = asyncio.run(read_origin(cluster.kube(), fast))
-    second = asyncio.run(read_origin(cluster.kube(), fast))
-    assert first == second == Clock(1_000_000, 60.0)
-    assert asyncio.run(read_origin(cluster.kube(), settings)).speed == 1
+    for name, uid in (("system", "u-1"), ("kube-system", "u-0")):
+        metadata = {"name": name, "uid": uid, "creationTimestamp": format_time(1_000_000)}
+        cluster.put(NAMESPACES, {"metadata": metadata})
+    first = asyncio.run(read_cluster(cluster.kube(), fast))
+    second = asyncio.run(read_cluster(cluster.kube(), fast))
+    assert first == second == (Clock(1_000_000, 60.0), Owner("u-0", 60.0))
+    assert asyncio.run(read_cluster(cluster.kube(), settings))[0].speed == 1

@@ -69,7 +69,7 @@ def test_a_job_carries_what_a_decision_needs() -> None:
     assert (job.uid, job.namespace, job.name) == ("job-1", "vision", "job-job-1")
     assert (job.owner_kind, job.owner_name, job.owner_uid) == ("Job", "job-1", "owner-job-1")
     assert (job.team, job.priority, job.gpus, job.flavor) == ("vision", 7, 1, SPOT)
-    assert (job.created_at, job.reserved_at, job.ready_at) == (NOON - HOUR, NOON - 30, NOON - 20)
+    assert (job.created_at, job.reserved_at, job.ready_at) == (NOON - HOUR, NOON - 30, NOON - 10)
     assert (job.attempt, job.verdict_code, job.ever_admitted) == (int(NOON) - 30, "cleared", True)
     assert (job.max_seconds, job.expected_seconds, job.released_quota_at) == (3_600, None, None)
 

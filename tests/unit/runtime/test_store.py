@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ from runtime.clock import Clock
 from runtime.cost.entries import opening_to_dict
 from runtime.cost.ledger import Attempt, Closing
 from runtime.errors import CorruptEntry, SettingsError, StoreDown
-from runtime.store import Store
+from runtime.store import Owner, Store
 from tests.builders import HOUR, NOON, an_opening
 
 DAY = 24 * HOUR
 ATTEMPT = an_opening().attempt
+
+OWNER = Owner("cluster-1", 1.0)
 
 
 class Agent:
@@ -25,7 +28,7 @@ class Agent:
     def __init__(self, directory: Path, now: float = NOON) -> None:
         self.now = now
         self.directory = directory
-        self.store = Store(directory.as_uri(), Clock(real_now=lambda: self.now))
+        self.store = Store(directory.as_uri(), Clock(real_now=lambda: self.now), OWNER)
 
     def refresh(self) -> Store:
         asyncio.run(self.store.refresh())
@@ -39,7 +42,7 @@ class Agent:
         return asyncio.run(self.store.close(closing))
 
     def files(self) -> list[str]:
-        return sorted(str(path.relative_to(self.directory)) for path in self.directory.rglob("*.json"))
+        return sorted(str(path.relative_to(self.directory)) for path in self.directory.rglob("*.*.json"))
 
 
 @pytest.fixture
@@ -212,14 +215,29 @@ def test_a_store_that_cannot_be_reached_is_down_and_comes_back(directory: Path) 
     assert agent.refresh().books is not None
 
 
+def an_opening_month() -> str:
+    return datetime.fromtimestamp(an_opening().opened_at, UTC).strftime("%Y-%m")
+
+
+def test_a_ledger_of_another_cluster_or_speed_moves_no_money(directory: Path) -> None:
+    Agent(directory).refresh()
+    for stranger in (Owner("cluster-2", 1.0), Owner("cluster-1", 60.0)):
+        store = Store(directory.as_uri(), Clock(real_now=lambda: NOON), stranger)
+        with pytest.raises(StoreDown, match="a ledger of its own"):
+            asyncio.run(store.refresh())
+        assert store.books is None
+    assert Agent(directory).refresh().books is not None
+
+
 def test_a_write_without_a_clear_answer_puts_the_books_in_doubt(directory: Path) -> None:
     agent = Agent(directory)
     agent.refresh()
-    (directory / "v1").write_text("in the way")
+    in_the_way = directory / "v1" / an_opening_month()
+    in_the_way.write_text("in the way")
     with pytest.raises(StoreDown):
         agent.open()
     assert agent.store.books is None
-    (directory / "v1").unlink()
+    in_the_way.unlink()
     with pytest.raises(StoreDown, match="in doubt"):
         agent.open()
     books = agent.refresh().books
@@ -246,11 +264,11 @@ def test_the_books_handed_out_do_not_change_afterwards(directory: Path) -> None:
 @pytest.mark.parametrize("url", ["", "/var/ledger", "ftp://host/x", "http://bucket", "s4://b"])
 def test_a_ledger_url_of_no_known_kind_is_refused(url: str) -> None:
     with pytest.raises(SettingsError, match="must be a URL"):
-        Store(url, Clock())
+        Store(url, Clock(), OWNER)
 
 
 def test_a_store_in_memory_keeps_the_same_rules() -> None:
-    store = Store("memory:///", Clock(real_now=lambda: NOON))
+    store = Store("memory:///", Clock(real_now=lambda: NOON), OWNER)
 
     async def story() -> None:
         await store.refresh()
