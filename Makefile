@@ -12,7 +12,8 @@ TRACE ?=
 SEED ?= 8
 
 help: ## Show this help
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@echo "make TARGET, where TARGET is one of:"
+	@grep -hE '^[a-z-]+:.*## ' $(firstword $(MAKEFILE_LIST)) | sed -E 's/^/  /; s/:.*## /\t/' | expand -t 14
 
 $(CACHE)/uv/bin/uv:
 	@echo "installing uv into $(CACHE)/uv"
@@ -25,7 +26,7 @@ $(VENV)/.installed: pyproject.toml uv.lock $(UV)
 	@touch $@
 
 up: install ## Start the embedded stack, deploy it, replay a trace (TRACE=file.csv, SEED=8)
-	@$(RUN)/gpufleet up --seed $(SEED) $(if $(TRACE),--trace $(TRACE))
+	@$(RUN)/gpufleet up --seed $(SEED) $(if $(TRACE),--trace "$(TRACE)")
 
 down: install ## Stop the embedded stack and remove its state
 	@$(RUN)/gpufleet down
@@ -36,10 +37,12 @@ check: install ## Lint, types, import rules, generated files up to date
 	@$(RUN)/mypy
 	@$(RUN)/lint-imports --no-cache --no-logo
 	@$(RUN)/gpufleet schema | diff -u stacks/fleet.schema.json - || { echo "run 'make generate'"; exit 1; }
+	@$(RUN)/gpufleet reference | diff -u docs/config.md - || { echo "run 'make generate'"; exit 1; }
 	@echo "check: ok"
 
-generate: install ## Write generated files (schema)
+generate: install ## Write generated files (schema, reference of settings)
 	@$(RUN)/gpufleet schema > stacks/fleet.schema.json
+	@$(RUN)/gpufleet reference > docs/config.md
 
 tools: install ## Find, download or build the binaries of the embedded stack
 	@$(RUN)/gpufleet tools

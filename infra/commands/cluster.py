@@ -8,13 +8,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from infra.commands.project import checkout
+from yaml import YAMLError
+
+from infra.commands.project import checkout, open_state
 from infra.local.errors import LocalError
+from infra.local.state import State
 from runtime import kube
 from runtime.clock import Clock, parse_time
-from runtime.errors import KubeError, NotFound
+from runtime.errors import KubeError, NotFound, SettingsError
 from runtime.routing.observe import Observer
 from runtime.routing.snapshot import Job
 from stacks.agent_config import AgentConfig, parse
@@ -59,16 +63,23 @@ class Cluster:
 
 
 def connect(stack: str) -> kube.Kube:
-    """Connect as the caller's KUBECONFIG says, else to the embedded stack of this checkout."""
+    """Connect as the caller's KUBECONFIG says, else to the embedded stack of this checkout, else to ~/.kube/config.
+
+    Raises:
+        NotRunningError: there is none of them.
+        NotDeployedError: the kubeconfig cannot be used.
+    """
     environment = dict(os.environ)
-    embedded = checkout() / ".gpufleet" / stack / "kubeconfig"
-    state = environment.get("GPUFLEET_STATE")
-    if "KUBECONFIG" not in environment:
-        if state:
-            environment["KUBECONFIG"] = f"{state}/kubeconfig"
-        elif embedded.exists():
-            environment["KUBECONFIG"] = str(embedded)
-    return kube.connect(environment)
+    if not environment.get("KUBECONFIG"):
+        usual = Path("~/.kube/config").expanduser()
+        started = (State.directory(checkout(), stack) / "kubeconfig").is_file()
+        environment["KUBECONFIG"] = str(usual if usual.is_file() and not started else open_state(stack).kubeconfig)
+    try:
+        return kube.connect(environment)
+    except (SettingsError, AttributeError, YAMLError) as error:
+        # lightkube lets the errors of the YAML reader through, and reads attributes of whatever the file holds.
+        cause = str(error) if isinstance(error, SettingsError) else "it is no kubeconfig"
+        raise NotDeployedError(f"KUBECONFIG={environment['KUBECONFIG']}: {cause}") from None
 
 
 async def read_cluster(connection: kube.Kube) -> Cluster:
@@ -80,13 +91,19 @@ async def read_cluster(connection: kube.Kube) -> Cluster:
     try:
         config_map = await connection.get(CONFIG_MAPS, AGENT_NAME, SYSTEM_NAMESPACE)
         namespace = await connection.get(kube.NAMESPACES, SYSTEM_NAMESPACE)
-        [text] = config_map["data"].values()
     except NotFound:
         raise NotDeployedError(
             f"this cluster has no ConfigMap {SYSTEM_NAMESPACE}/{AGENT_NAME}; is gpufleet deployed here (make up)?"
         ) from None
     except KubeError as error:
         raise NotDeployedError(f"cannot read the cluster: {error}; does the stack run (gpufleet status)?") from None
-    config = parse(text)
+    try:
+        [text] = config_map["data"].values()
+        config = parse(text)
+    except (KeyError, ValueError, AttributeError, YAMLError) as error:
+        raise NotDeployedError(
+            f"ConfigMap {SYSTEM_NAMESPACE}/{AGENT_NAME} is none that this version can read: {error}; "
+            "deploy this version (make up)"
+        ) from None
     origin = parse_time(namespace["metadata"]["creationTimestamp"])
     return Cluster(connection, config, Clock(origin, config.replay_speed))

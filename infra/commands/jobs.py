@@ -1,124 +1,101 @@
-"""`gpufleet queue`, `explain` and `submit`: who waits and why, and a simulated job to try it with."""
+"""`gpufleet queue` and `explain`: who waits, who runs, and why."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import secrets
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
-from infra.commands.cluster import Cluster, NotDeployedError, SeenJob, connect, read_cluster
-from infra.commands.project import checkout, stack_file
-from infra.local.errors import KubeError
-from infra.local.kubeclient import KubeClient
-from infra.local.state import State
-from infra.replay.cells import default_max
-from infra.replay.jobs import job_manifest
-from infra.replay.trace import TraceJob
-from runtime.routing.explain import sentence, verdict_from_json
-from runtime.routing.snapshot import Job, Stage
-from stacks.labels import VERDICT_ANNOTATION
-from stacks.load import load_file
-from stacks.quantities import format_duration, parse_duration
+from infra.commands.cluster import Cluster, SeenJob, connect, read_cluster
+from infra.commands.columns import columns, note
+from infra.commands.options import ClusterStack, Json
+from infra.commands.stories import rows, stories
+from infra.local.errors import LocalError
+from runtime.routing.snapshot import Stage
+from stacks.quantities import format_duration
+from stacks.suggest import did_you_mean
 
-Stack = Annotated[str, typer.Option(help="Embedded stack to use where KUBECONFIG is not set.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace. Default: all.")]
-
-_WAITING = (Stage.QUEUED, Stage.RELEASED, Stage.AT_GATE, Stage.RECALLING)
+Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace. Default: all teams'.")]
+Wide = Annotated[bool, typer.Option("--wide", help="Each job on one line, with its flavor and the reason.")]
 
 
-def queue(namespace: Namespace = None, stack: Stack = "local", as_json: Json = False) -> None:
-    """List the jobs that wait or run: place, wait, where, and why."""
+_TOLD_INDENT = 12  # where the texts of `explain` begin
+
+
+class NoSuchJobError(LocalError):
+    """No job of that name is the fleet's."""
+
+
+def queue(
+    namespace: Namespace = None, wide: Wide = False, stack: ClusterStack = "local", as_json: Json = False
+) -> None:
+    """List the jobs that wait or run: place in the team's queue, wait in fleet time, state, and why.
+
+    Exit code: 0, also where no job waits; 1 where the cluster cannot be read.
+    """
     cluster, seen = asyncio.run(_jobs(stack, namespace))
-    places = _places(seen)
-    rows = [_row(one, cluster, places) for one in sorted(seen, key=_order) if one.job.stage is not Stage.FINISHED]
+    found = rows(seen, cluster)
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        typer.echo(json.dumps(found, indent=2))
         return
-    table = Table("job", "class", "GPUs", "place", "waited", "state", "flavor", "why")
-    for row in rows:
-        waited = format_duration(timedelta(seconds=row["waited_seconds"]))
-        place, flavor = str(row["place"] or ""), row["flavor"] or ""
-        table.add_row(row["job"], row["class"], str(row["gpus"]), place, waited, row["state"], flavor, row["why"])
-    Console().print(table if rows else "no job waits or runs")
+    if not found:
+        ended = sum(one.job.stage is Stage.FINISHED for one in seen)
+        where = f" in namespace {namespace}" if namespace else ""
+        typer.echo(f"no job waits or runs{where}" + (f"; {ended:,} have ended" if ended else ""), err=True)
+        return
+    for line in table(found, wide=wide):
+        typer.echo(line)
 
 
 def explain(
-    job: Annotated[str, typer.Argument(help="Name of the Job, or of its Workload.")],
+    job: Annotated[str, typer.Argument(help="Name of the Job or of its Workload, or NAMESPACE/NAME.")],
     namespace: Namespace = None,
-    stack: Stack = "local",
+    stack: ClusterStack = "local",
     as_json: Json = False,
 ) -> None:
-    """Say why a job is where it is, from the decision the agent recorded on it."""
+    """Say why a job is where it is, from the decision that the agent recorded on it.
+
+    Exit code: 0; 1 where there is no such job or the cluster cannot be read.
+    """
+    name = job
+    if namespace is None and "/" in job:
+        namespace, _, name = job.partition("/")
     cluster, seen = asyncio.run(_jobs(stack, namespace))
-    found = [one for one in seen if job in (one.job.owner_name, one.job.name)]
+    found = [one for one in seen if name in (one.job.owner_name, one.job.name)]
     if not found:
-        where = f"namespace {namespace}" if namespace else "any team's namespace"
-        raise NotDeployedError(f"no job {job} in {where}; `gpufleet queue` lists those there are")
-    stories = [_story(one, cluster, _places(seen)) for one in found]
+        raise _no_such_job(name, namespace, cluster, seen)
+    told = stories(found, seen, cluster)
     if as_json:
-        typer.echo(json.dumps(stories, indent=2))
+        typer.echo(json.dumps(told, indent=2))
         return
-    for story in stories:
-        typer.echo("\n".join(_told(story)))
+    typer.echo("\n\n".join("\n".join(_told(story)) for story in told))
 
 
-def submit(
-    team: Annotated[str, typer.Option(help="Team of the fleet file; its queue gets the job.")],
-    gpus: Annotated[int, typer.Option(min=1, max=1_024, help="GPUs the job asks for.")] = 1,
-    run: Annotated[str, typer.Option(help="How long it runs, in fleet time, e.g. 20m.")] = "20m",
-    longest: Annotated[str | None, typer.Option("--max", help="When it is stopped. Default: from --run.")] = None,
-    job_class: Annotated[
-        str | None, typer.Option("--class", help="Class of the fleet file. Default: its default.")
-    ] = None,
-    name: Annotated[str, typer.Option(help="Name of the job; a short suffix is added.")] = "job",
-    stack: Stack = "local",
-) -> None:
-    """Submit one simulated job to the embedded stack."""
-    fleet = load_file(stack_file(stack), display=f"stacks/Pulumi.{stack}.yaml")
-    if team not in fleet.teams:
-        raise typer.BadParameter(f"no team {team}; teams: {', '.join(fleet.teams)}", param_hint="--team")
-    classes = {known.lower(): known for known in fleet.classes}
-    chosen = classes.get(job_class.lower()) if job_class else next(k for k, c in fleet.classes.items() if c.default)
-    if chosen is None:
-        raise typer.BadParameter(f"no class {job_class}; classes: {', '.join(fleet.classes)}", param_hint="--class")
-    seconds = _seconds(run, "--run")
-    job = TraceJob(
-        name=name,
-        team=team,
-        job_class=chosen,
-        gpus=gpus,
-        submit_seconds=0,
-        run_seconds=seconds,
-        expected_seconds=seconds,
-        max_seconds=_seconds(longest, "--max") if longest else default_max(seconds, seconds),
-    )
-    manifest = job_manifest(job, fleet, fleet.agent.replay_speed, run_id=secrets.token_hex(3))
-    kubeconfig = State.open(checkout(), stack).kubeconfig
-    try:
-        with KubeClient(kubeconfig) as client:
-            created = client.create(manifest)
-    except KubeError as error:
-        raise NotDeployedError(f"the job was not accepted: {error}; does the stack run (make up)?") from None
-    metadata = created["metadata"]
-    typer.echo(f"submitted {metadata['namespace']}/{metadata['name']}")
-    typer.echo(f"  gpufleet explain {metadata['name']} -n {metadata['namespace']}")
+def table(found: Sequence[dict[str, Any]], *, wide: bool) -> list[str]:
+    """The lines of `queue`; the reason stands below its job, or at the end of its line."""
+    heading = ["JOB", "CLASS", "GPUS", "PLACE", "WAITED", "STATE", *(["FLAVOR", "WHY"] if wide else [])]
+    cells = [
+        [row["job"], row["class"], row["gpus"], row["place"], _waited(row), row["state"]]
+        + ([row["flavor"], row["why"]] if wide else [])
+        for row in found
+    ]
+    first, *lines = columns(heading, cells)
+    if wide:
+        return [first, *lines]
+    return [first, *(line for text, row in zip(lines, found, strict=True) for line in (text, *note(row["why"])))]
 
 
-def _seconds(text: str, option: str) -> float:
-    try:
-        seconds = parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise typer.BadParameter(f"{text!r}: {error}", param_hint=option) from None
-    if seconds <= 0:
-        raise typer.BadParameter(f"{text!r}: must be longer than 0s", param_hint=option)
-    return seconds
+def _no_such_job(name: str, namespace: str | None, cluster: Cluster, seen: Sequence[SeenJob]) -> NoSuchJobError:
+    namespaces = {team.namespace for team in cluster.config.teams.values()}
+    if namespace is not None and namespace not in namespaces:
+        return NoSuchJobError(f"namespace {namespace} is no team's{did_you_mean(namespace, namespaces)}")
+    where = f"namespace {namespace}" if namespace else "any team's namespace"
+    near = did_you_mean(name, {one.job.owner_name for one in seen})
+    return NoSuchJobError(f"no job {name} in {where}{near if seen else '; there is none at all'}")
 
 
 async def _jobs(stack: str, namespace: str | None) -> tuple[Cluster, list[SeenJob]]:
@@ -127,84 +104,23 @@ async def _jobs(stack: str, namespace: str | None) -> tuple[Cluster, list[SeenJo
         return cluster, await cluster.jobs(namespace)
 
 
-def _order(seen: SeenJob) -> tuple[str, bool, int, float]:
-    job = seen.job
-    return job.team, job.stage not in _WAITING, -job.priority, job.created_at
-
-
-def _places(seen: list[SeenJob]) -> dict[str, int]:
-    """Place of every waiting job among its team's, by priority and age: the order in which Kueue tries them."""
-    places: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    for one in sorted(seen, key=_order):
-        if one.job.stage in _WAITING:
-            counts[one.job.team] = places[one.job.uid] = counts.get(one.job.team, 0) + 1
-    return places
-
-
-def _row(seen: SeenJob, cluster: Cluster, places: dict[str, int]) -> dict[str, Any]:
-    job = seen.job
-    return {
-        "job": f"{job.namespace}/{job.owner_name}",
-        "team": job.team,
-        "class": job.job_class,
-        "gpus": job.gpus,
-        "place": places.get(job.uid),
-        "waited_seconds": round(_waited(job, cluster)),
-        "state": job.stage.value,
-        "flavor": job.flavor,
-        "why": _why(seen, cluster),
-    }
-
-
-def _waited(job: Job, cluster: Cluster) -> float:
-    """Seconds of fleet time from its creation to its last reservation, or to now."""
-    until = job.reserved_at if job.reserved_at is not None else cluster.clock.now()
-    return max(0.0, until - job.created_at)
-
-
-def _why(seen: SeenJob, cluster: Cluster) -> str:
-    job = seen.job
-    if job.stage is Stage.RUNNING_LOCAL:
-        return "runs on local GPUs"
-    if job.stage is Stage.STOPPED:
-        return "was deactivated by somebody else than gpufleet"
-    checks = (seen.workload.get("status") or {}).get("admissionChecks") or []
-    answer = next((check.get("message") for check in checks if check.get("name") == cluster.config.gate), None)
-    if job.stage in (Stage.AT_GATE, Stage.RUNNING_CLOUD) and answer:
-        return str(answer)
-    recorded = verdict_from_json(seen.workload["metadata"].get("annotations", {}).get(VERDICT_ANNOTATION))
-    return sentence(recorded.verdict) if recorded else "no decision recorded yet; the agent decides at its next look"
-
-
-def _story(seen: SeenJob, cluster: Cluster, places: dict[str, int]) -> dict[str, Any]:
-    recorded = verdict_from_json(seen.workload["metadata"].get("annotations", {}).get(VERDICT_ANNOTATION))
-    return {
-        **_row(seen, cluster, places),
-        "workload": f"{seen.job.namespace}/{seen.job.name}",
-        "priority": seen.job.priority,
-        "created": _moment(seen.job.created_at),
-        "verdict": recorded.verdict.code.value if recorded else None,
-        "decision": recorded.decision_id if recorded else None,
-        "decided": _moment(recorded.at) if recorded else None,
-        "facts": dict(recorded.verdict.facts) if recorded else {},
-    }
+def _waited(row: dict[str, Any]) -> str:
+    return format_duration(timedelta(seconds=row["waited_seconds"]))
 
 
 def _told(story: dict[str, Any]) -> list[str]:
     place = f", place {story['place']} in its team's queue" if story["place"] else ""
     flavor = f" on {story['flavor']}" if story["flavor"] else ""
-    job_class = f"class {story['class']} (priority {story['priority']})"
+    gpus = f"{story['gpus']} GPU{'' if story['gpus'] == 1 else 's'}"
+    first, *more = note(story["why"], _TOLD_INDENT)
     lines = [
-        f"{story['job']}: {story['gpus']} GPUs, {job_class}, team {story['team']}",
+        f"{story['job']}: {gpus}, class {story['class']} (priority {story['priority']}), team {story['team']}",
         f"  state     {story['state']}{flavor}{place}",
-        f"  waited    {format_duration(timedelta(seconds=story['waited_seconds']))} since {story['created']}",
-        f"  why       {story['why']}",
+        f"  waited    {_waited(story)} of fleet time, created {story['created']}",
+        f"  why       {first.strip()}",
+        *more,
     ]
     if story["decision"]:
-        namespace, workload = story["workload"].split("/")
+        lines.append(f"  decision  {story['decision']} ({story['verdict']}) at {story['decided']}")
+    namespace, workload = story["workload"].split("/")
     return [*lines, f"  check     kubectl get workload -n {namespace} {workload} -o yaml"]
-
-
-def _moment(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%d %H:%M:%S fleet time")

@@ -5,30 +5,34 @@ from __future__ import annotations
 import json
 import shlex
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
-from infra.commands.project import checkout, stack_file
-from infra.commands.replays import run_replay, trace_jobs
-from infra.local.controlplane import ControlPlane
-from infra.local.embedded import Embedded
-from infra.local.toolchain import Toolchain
+from infra.commands.columns import columns
+from infra.commands.options import Json, LocalStack, Seed, Trace
+from infra.commands.project import checkout, load_stack_file, open_state
+from infra.commands.replays import run_replay, too_slow, trace_jobs
+from infra.local import toolchain
+from infra.local.controlplane import ComponentStatus, ControlPlane
+from infra.local.embedded import TOOLS, Embedded
+from infra.local.errors import LocalError
+from infra.local.state import State
 from infra.replay.synthetic import DEFAULT_SEED
 from infra.replay.trace import TraceOptions
-from stacks.load import load_file
+from stacks.quantities import format_duration
 
-Stack = Annotated[str, typer.Option(help="Stack file stacks/Pulumi.<STACK>.yaml to run.")]
-Seed = Annotated[int, typer.Option(help="Seed of the synthetic trace; equal seeds give equal traces.")]
-Trace = Annotated[Path | None, typer.Option(help="Replay this CSV instead (docs/traces.md has its form).")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+
+class TooSlowError(LocalError):
+    """The synthetic replay would take hours."""
 
 
 def up(
-    stack: Stack = "local",
+    stack: LocalStack = "local",
     seed: Seed = DEFAULT_SEED,
     trace: Trace = None,
     replay: Annotated[bool, typer.Option(help="Replay a trace once the stack is up.")] = True,
@@ -36,75 +40,130 @@ def up(
     """Start the embedded stack, run `pulumi up`, and replay a trace in compressed time.
 
     Safe to repeat: what runs already is kept. The stack stays up afterwards; `gpufleet down` removes it.
+
+    Exit code: 0; 1 where a step failed, or a job got to the cloud without the gate; 130 after Ctrl-C.
     """
     console = Console()
     began = time.monotonic()
-    fleet = load_file(stack_file(stack), display=f"stacks/Pulumi.{stack}.yaml")
+    fleet = load_stack_file(stack)
     exact = True
     jobs = trace_jobs(fleet, trace, seed, TraceOptions(auto_teams=True), console) if replay else []
+    if trace is None and (needed := too_slow(fleet, jobs)):
+        raise TooSlowError(
+            f"stacks/Pulumi.{stack}.yaml: agent.replay_speed is {fleet.agent.replay_speed:g}, so the synthetic replay "
+            f"would take {format_duration(needed)}; write agent: {{replay_speed: 60}}, or leave it out with --no-replay"
+        )
     embedded = Embedded.open(checkout(), stack, console)
     with embedded.locked("runs gpufleet up"):
-        tools = embedded.tools()
-        embedded.start(tools, fleet)
-        console.print(f"control plane ready after {time.monotonic() - began:.1f} s: {embedded.state.kubeconfig}")
-        embedded.deploy(embedded.engine(tools))
+        with _interruptible(console, "the tools were being prepared; what is finished stays in the cache"):
+            tools = embedded.tools()
+        with _interruptible(console, "the control plane was being started; what of it ran was stopped"):
+            embedded.start(tools, fleet)
+        console.print(
+            f"control plane ready after {time.monotonic() - began:.1f} s: {embedded.state.kubeconfig}", soft_wrap=True
+        )
+        with _interruptible(console, "pulumi up had begun; the control plane runs on"):
+            embedded.deploy(embedded.engine(tools))
         console.print(f"stack deployed after {time.monotonic() - began:.1f} s")
         if replay:
-            exact = run_replay(embedded, fleet, jobs, console, as_json=False)
-    _next_steps(console, embedded, tools.path("kubectl"))
+            with _interruptible(console, "the stack runs on"):
+                exact = run_replay(embedded, fleet, jobs, console, as_json=False)
+    _next_steps(console, embedded, tools.path("kubectl"), team=next(iter(fleet.teams)))
     raise typer.Exit(0 if exact else 1)
 
 
-def down(stack: Stack = "local") -> None:
-    """Stop every process of the embedded stack and delete its state; nothing else is touched."""
+def down(stack: LocalStack = "local") -> None:
+    """Stop every process of the embedded stack and delete its state; nothing else is touched.
+
+    Exit code: 0, also where there is nothing to remove; 1 where another command uses the stack.
+    """
+    directory = State.directory(checkout(), stack)
+    if not directory.is_dir():
+        typer.echo(f"stack {stack} is not there (no {directory})")
+        return
     Embedded.open(checkout(), stack, Console()).down()
     typer.echo(f"stack {stack} is removed")
 
 
-def status(stack: Stack = "local", as_json: Json = False) -> None:
-    """List the processes of the embedded stack; exit 1 unless all of them run."""
-    embedded = Embedded.open(checkout(), stack, Console())
-    rows = ControlPlane(embedded.state, Toolchain({}, Path())).status()
+def status(stack: LocalStack = "local", as_json: Json = False) -> None:
+    """List the processes of the embedded stack.
+
+    Exit code: 0 if all of them run; 1 if not, or if there is no such stack.
+    """
+    state = open_state(stack)
+    rows = ControlPlane(state, toolchain.Toolchain({}, Path())).status()
     if as_json:
         typer.echo(json.dumps([{**vars(row), "log": str(row.log), "ports": dict(row.ports)} for row in rows], indent=2))
     else:
-        table = Table("process", "state", "pid", "MiB", "ports", "log")
-        for row in rows:
-            ports = " ".join(f"{name}={port}" for name, port in row.ports.items())
-            state = "up" if row.running else "down"
-            table.add_row(row.name, state, str(row.pid or ""), f"{row.memory_mib:.0f}", ports, str(row.log))
-        Console().print(table)
+        cells = [(row.name, _state(row), row.pid, f"{row.memory_mib:.0f}", _ports(row)) for row in rows]
+        for line in columns(["PROCESS", "STATE", "PID", "MIB", "PORTS"], cells):
+            typer.echo(line)
+        typer.echo(f"logs: {state.logs}/PROCESS.log")
     raise typer.Exit(0 if rows and all(row.running for row in rows) else 1)
 
 
-def env(stack: Stack = "local") -> None:
-    """Print the variables for plain `pulumi` and `kubectl`: eval "$(gpufleet env)"."""
-    console = Console(stderr=True)
+def env(stack: LocalStack = "local") -> None:
+    """Print the variables for plain `pulumi` and `kubectl`: eval "$(gpufleet env)".
+
+    Exit code: 0; 1 where the stack does not run.
+    """
+    open_state(stack)
+    console = Console(stderr=True, quiet=True)
     embedded = Embedded.open(checkout(), stack, console)
-    tools = embedded.tools()
+    tools = toolchain.resolve(TOOLS, console=console, only_present=True)
     variables = embedded.engine(tools).environment()
     for name, value in variables.items():
         typer.echo(f"export {name}={shlex.quote(value)}")
-    typer.echo(f'export PATH={shlex.quote(str(tools.path("kubectl").parent))}:"$PATH"')
+    folders = dict.fromkeys(shlex.quote(str(tools.path(name).parent)) for name in ("kubectl", "pulumi"))
+    typer.echo(f'export PATH={":".join(folders)}:"$PATH"')
 
 
-def tools() -> None:
-    """Find, download or build the binaries of the embedded stack."""
-    console = Console()
-    found = Embedded.open(checkout(), "local", console).tools()
-    for name, path in sorted(found.paths.items()):
-        typer.echo(f"{name:<26}{path}")
+def tools(as_json: Json = False) -> None:
+    """Find, download or build the binaries of the embedded stack, and say where they are.
+
+    Exit code: 0; 1 where one cannot be had, with every way that was tried.
+    """
+    found = toolchain.resolve(TOOLS, console=Console(stderr=True))
+    if as_json:
+        rows = {name: {"path": str(path), "way": found.ways[name]} for name, path in sorted(found.paths.items())}
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    cells = [(name, found.ways[name].replace(" ", "-"), path) for name, path in sorted(found.paths.items())]
+    for line in columns(["TOOL", "WAY", "PATH"], cells):
+        typer.echo(line)
 
 
-def _next_steps(console: Console, embedded: Embedded, kubectl: Path) -> None:
+@contextmanager
+def _interruptible(console: Console, what: str) -> Iterator[None]:
+    """Say what an interrupted step leaves behind, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        line = f"\ninterrupted: {what}. `make up` goes on from here, `make down` removes everything"
+        console.print(line, highlight=False, soft_wrap=True)
+        raise
+
+
+def _state(row: ComponentStatus) -> str:
+    return "up" if row.running else "down"
+
+
+def _ports(row: ComponentStatus) -> str:
+    return " ".join(f"{name.removeprefix(f'{row.name}-')}={port}" for name, port in row.ports.items())
+
+
+def _next_steps(console: Console, embedded: Embedded, kubectl: Path, team: str) -> None:
     console.print("\nThe stack is up. Try:", style="bold")
+    gpufleet = ".venv/bin/gpufleet"
+    kubeconfig, folder = shlex.quote(str(embedded.state.kubeconfig)), shlex.quote(str(kubectl.parent))
     for line in (
-        f"export KUBECONFIG={embedded.state.kubeconfig} PATH={kubectl.parent}:$PATH",
+        f'export KUBECONFIG={kubeconfig} PATH={folder}:"$PATH"',
         "kubectl get workloads -A            # every job, its queue and where it was admitted",
-        ".venv/bin/gpufleet submit --team vision --gpus 8 --run 20m",
-        ".venv/bin/gpufleet queue            # who waits, how long, and why",
-        ".venv/bin/gpufleet explain JOB -n TEAM",
-        "make up                             # again: keeps the stack, replays the next trace",
+        f"{gpufleet} submit --team {team} --gpus 8 --run 20m",
+        f"{gpufleet} queue            # who waits, how long, and why",
+        f"{gpufleet} explain JOB      # why a job is where it is",
+        f'eval "$({gpufleet} env)"    # then plain pulumi preview, pulumi up',
+        "make up SEED=9                      # again: keeps the stack, replays another trace",
         "make down                           # removes everything",
     ):
         console.print(f"  {line}", highlight=False, soft_wrap=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from datetime import timedelta
 from pathlib import Path
 
 from rich.console import Console
@@ -19,6 +20,8 @@ from infra.replay.synthetic import synthetic
 from infra.replay.trace import TraceJob, TraceOptions, read_trace
 from stacks.fleet import Fleet
 
+_PATIENCE = timedelta(minutes=30)  # a first look at the product takes two; who has a longer trace names its file
+
 
 def trace_jobs(
     fleet: Fleet, trace: Path | None, seed: int, options: TraceOptions, console: Console
@@ -31,6 +34,13 @@ def trace_jobs(
     if trace is None:
         return synthetic(fleet, seed=seed)
     return read_trace(trace, fleet, options, console=console)
+
+
+def too_slow(fleet: Fleet, jobs: Sequence[TraceJob]) -> timedelta | None:
+    """The real time that submitting the jobs alone would take, where nobody would wait for it."""
+    last = max((job.submit_seconds for job in jobs), default=0.0)
+    needed = timedelta(seconds=round(last / fleet.agent.replay_speed))
+    return needed if needed > _PATIENCE else None
 
 
 def run_replay(embedded: Embedded, fleet: Fleet, jobs: Sequence[TraceJob], console: Console, *, as_json: bool) -> bool:

@@ -11,35 +11,39 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from infra.commands.project import checkout, stack_file
+from infra.commands.options import LocalStack, Seed, Trace
+from infra.commands.project import checkout, load_stack_file, open_state
 from infra.commands.replays import run_replay, trace_jobs
 from infra.local.embedded import Embedded
 from infra.replay.convert import FORMATS, convert
 from infra.replay.synthetic import DEFAULT_SEED, synthetic
 from infra.replay.trace import COLUMNS, TraceOptions
-from stacks.load import load_file
 
 app = typer.Typer(help="Make and convert traces (docs/traces.md).", no_args_is_help=True)
 
-Stack = Annotated[str, typer.Option(help="Embedded stack to use.")]
 Pairs = Annotated[
     list[str] | None, typer.Option(help="The file's name = the fleet's, e.g. ee9e8c=vision; * = all others.")
 ]
 
 
 def replay(
-    trace: Annotated[Path | None, typer.Option(help="CSV of jobs. Default: a synthetic trace.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the synthetic trace.")] = DEFAULT_SEED,
+    trace: Trace = None,
+    seed: Seed = DEFAULT_SEED,
     map_team: Pairs = None,
     map_class: Pairs = None,
-    limit: Annotated[int | None, typer.Option(help="Take at most this many jobs.")] = None,
+    limit: Annotated[int | None, typer.Option(help="Take at most this many jobs of the file.")] = None,
     window: Annotated[tuple[str, str] | None, typer.Option(help="Take jobs that arrive in [START, END).")] = None,
-    stack: Stack = "local",
+    stack: LocalStack = "local",
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
 ) -> None:
-    """Replay a trace on the running embedded stack, in compressed time, and print what happened."""
+    """Replay a trace on the running embedded stack, in compressed time, and print what happened.
+
+    Exit code: 0; 1 where it failed, or a job got to the cloud without the gate; 130 after Ctrl-C.
+    """
+    if trace is None and (map_team or map_class or limit is not None or window):
+        raise typer.BadParameter("--map-team, --map-class, --limit and --window choose from a file: add --trace FILE")
     console = Console(stderr=as_json)
-    fleet = load_file(stack_file(stack), display=f"stacks/Pulumi.{stack}.yaml")
+    fleet = load_stack_file(stack)
     options = TraceOptions(
         teams=_pairs(map_team, "--map-team"),
         auto_teams="auto" in (map_team or []),
@@ -48,6 +52,7 @@ def replay(
         window=window,
     )
     jobs = trace_jobs(fleet, trace, seed, options, console)
+    open_state(stack)
     embedded = Embedded.open(checkout(), stack, console)
     with embedded.locked("replays a trace"):
         exact = run_replay(embedded, fleet, jobs, Console() if as_json else console, as_json=as_json)
@@ -60,17 +65,21 @@ def convert_command(
     destination: Annotated[Path, typer.Argument(help="CSV to write; .gz is packed.")],
     form: Annotated[str, typer.Option("--from", help=f"Format of the source: {', '.join(FORMATS)}.")] = "philly",
 ) -> None:
-    """Turn another trace format into ours."""
+    """Turn another trace format into ours; say which rows cannot be used.
+
+    Exit code: 0; 1 where no file or no row can be used.
+    """
     for line in convert(source, destination, form).lines():
         typer.echo(line)
 
 
 @app.command()
 def synthesize(
-    stack: Stack = "local", seed: Annotated[int, typer.Option(help="Equal seeds give equal traces.")] = DEFAULT_SEED
+    stack: LocalStack = "local",
+    seed: Seed = DEFAULT_SEED,
 ) -> None:
     """Print the synthetic trace of a stack as CSV."""
-    fleet = load_file(stack_file(stack), display=f"stacks/Pulumi.{stack}.yaml")
+    fleet = load_stack_file(stack)
     writer = csv.writer(sys.stdout)
     writer.writerow(COLUMNS)
     for job in synthetic(fleet, seed=seed):

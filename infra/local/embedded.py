@@ -7,7 +7,6 @@ every process and deletes the state directory, so nothing needs to be destroyed 
 from __future__ import annotations
 
 import math
-import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,9 +15,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from infra.local import toolchain
+from infra.local import processes, toolchain
 from infra.local.controlplane import ControlPlane, stop_all
 from infra.local.engine import Engine, EngineError
+from infra.local.errors import disk_full_is_plain
 from infra.local.kwok import KwokPool
 from infra.local.state import State
 from stacks.flavors import flavor_name
@@ -37,6 +37,9 @@ TOOLS = (
     "pulumi",
 )
 
+_ENGINE_NAME = "pulumi"
+_ENGINE_GRACE_SECONDS = 20.0  # Pulumi ends the step it is in and writes its state
+
 
 @dataclass(frozen=True)
 class Embedded:
@@ -53,8 +56,10 @@ class Embedded:
 
         Raises:
             StateError: the directory cannot be used.
+            DiskSpaceError: there is no space left for it.
         """
-        return cls(checkout, stack, State.open(checkout, stack), console)
+        with disk_full_is_plain(State.directory(checkout, stack)):
+            return cls(checkout, stack, State.open(checkout, stack), console)
 
     @contextmanager
     def locked(self, purpose: str) -> Iterator[None]:
@@ -84,6 +89,7 @@ class Embedded:
             self.state.root / "pulumi",
             Path(sys.executable),
             self.state.kubeconfig,
+            variables=processes.mark(self.state, _ENGINE_NAME),
         )
 
     @property
@@ -94,11 +100,15 @@ class Embedded:
     def deploy(self, engine: Engine) -> None:
         """Run `pulumi up`.
 
+        A Pulumi that outlived the command which started it is stopped first: it holds the lock of the Pulumi stack.
+
         Raises:
             EngineError: it failed; Pulumi has said why.
         """
-        for line in engine.install():
-            self.console.print(line, style="dim")
+        if processes.find(self.state).get(_ENGINE_NAME):
+            self.console.print("stopping a Pulumi that an interrupted run left behind")
+            processes.stop(self.state, [_ENGINE_NAME], _ENGINE_GRACE_SECONDS)
+        self.console.print("; ".join(engine.install()), style="dim", markup=False, highlight=False, soft_wrap=True)
         engine.select_or_init(self.stack)
         result = engine.up(self.stack)
         if not result.succeeded:
@@ -108,13 +118,15 @@ class Embedded:
             )
 
     def down(self) -> None:
-        """Stop every process of the stack and delete its state."""
+        """Stop every process of the stack and delete its state.
+
+        Raises:
+            LockedError: another command changes the stack.
+            ProcessError: a process survives SIGKILL.
+        """
         with self.locked("removes the stack"):
             stop_all(self.state)
-            for entry in self.state.root.iterdir():
-                if entry.name != "lock":
-                    shutil.rmtree(entry) if entry.is_dir() else entry.unlink()
-        shutil.rmtree(self.state.root, ignore_errors=True)
+            self.state.delete()
 
 
 def kwok_pool(name: str, pool: Pool) -> KwokPool:

@@ -22,6 +22,8 @@ from infra.local.errors import LocalError
 
 logger = logging.getLogger(__name__)
 
+_INTERRUPT_GRACE_SECONDS = 30.0
+
 
 class EngineError(LocalError):
     """Pulumi could not be run, or did not do what was needed to go on."""
@@ -63,6 +65,7 @@ class Engine:
         state: where Pulumi's home and the stacks' state go.
         python: the interpreter that runs the embedded plugins.
         kubeconfig: the cluster that the stack talks to; none leaves the caller's.
+        variables: more environment of what is run; not part of `environment`.
         checkpoints: save the state after every step. False saves it at the end only, which is many times faster
             with hundreds of resources and loses everything if Pulumi is killed: for tests.
     """
@@ -75,6 +78,7 @@ class Engine:
         python: Path,
         kubeconfig: Path | None = None,
         *,
+        variables: Mapping[str, str] | None = None,
         checkpoints: bool = True,
     ) -> None:
         self.pulumi = pulumi
@@ -83,6 +87,7 @@ class Engine:
         self.backend = state.absolute() / "backend"
         self.python = python
         self.kubeconfig = kubeconfig
+        self.variables = dict(variables or {})
         self.checkpoints = checkpoints
 
     def environment(self) -> dict[str, str]:
@@ -116,25 +121,32 @@ class Engine:
     def run(self, *arguments: str, capture: bool = False, variables: Mapping[str, str] | None = None) -> EngineResult:
         """Run one Pulumi command in the project; its output goes to the terminal unless captured.
 
+        Ctrl-C reaches Pulumi too, which ends its step and writes its state: it is given the time to.
+
         Raises:
             EngineError: the command cannot be started.
         """
         command = (str(self.pulumi), "--non-interactive", *arguments) if capture else (str(self.pulumi), *arguments)
         stream = subprocess.PIPE if capture else None
         try:
-            ended = subprocess.run(
+            process = subprocess.Popen(
                 command,
                 cwd=self.project,
-                env={**os.environ, **self.environment(), **(variables or {})},
+                env={**os.environ, **self.environment(), **self.variables, **(variables or {})},
                 stdin=subprocess.DEVNULL if capture else None,
                 stdout=stream,
                 stderr=stream,
                 text=True,
-                check=False,
             )
         except OSError as error:
             raise EngineError(f"cannot run {self.pulumi}: {error.strerror}") from error
-        return EngineResult(command, ended.returncode, ended.stdout or "", ended.stderr or "")
+        with process:
+            try:
+                stdout, stderr = process.communicate()
+            except KeyboardInterrupt:
+                _end(process)
+                raise
+        return EngineResult(command, process.returncode, stdout or "", stderr or "")
 
     def preview(self, stack: str, *extra: str, as_json: bool = False, capture: bool = False) -> EngineResult:
         """Show what `up` would do."""
@@ -198,6 +210,14 @@ class Engine:
             logger.warning(line)
         arguments = (operation, "--stack", stack, *(("--json",) if as_json else ()), *extra)
         return self.run(*arguments, capture=capture or as_json)
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """Wait for an interrupted Pulumi; one that takes too long, or a second Ctrl-C, ends it."""
+    try:
+        process.wait(_INTERRUPT_GRACE_SECONDS)
+    except (subprocess.TimeoutExpired, KeyboardInterrupt):
+        process.kill()
 
 
 def _lock_owner(path: Path) -> int | None:

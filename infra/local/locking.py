@@ -6,6 +6,7 @@ to clean up: the text inside the file is for messages only and never decides any
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -39,8 +40,9 @@ def locked(path: Path, purpose: str, *, on_wait: Callable[[Holder], None] | None
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         _take(descriptor, path, on_wait)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "purpose": purpose}).encode(), 0)
+        with contextlib.suppress(OSError):  # on a full disk the lock holds without it, and `down` frees the disk
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, json.dumps({"pid": os.getpid(), "purpose": purpose}).encode(), 0)
         try:
             yield
         finally:

@@ -55,6 +55,11 @@ class ProcessRecord:
         )
 
 
+def mark(state: State, name: str) -> dict[str, str]:
+    """The environment by which `find` knows a process, and all that it starts."""
+    return {MARK_VARIABLE: f"{state.id}/{name}"}
+
+
 def spawn(
     state: State,
     name: str,
@@ -88,7 +93,7 @@ def spawn(
         "PATH": os.environ.get("PATH", os.defpath),
         "HOME": str(state.root),
         **(environment or {}),
-        MARK_VARIABLE: f"{state.id}/{name}",
+        **mark(state, name),
     }
     try:
         pid = _spawn_detached(command, complete, log)

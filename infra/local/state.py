@@ -8,8 +8,10 @@ one; `State.id` is random and never reused, so that a process which carries it i
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Iterator
@@ -23,6 +25,8 @@ from infra.local.locking import locked
 
 STATE_VARIABLE = "GPUFLEET_STATE"
 _IDENTITY_FILE = "state.json"
+_IDENTITY_LOCK = ".identity.lock"
+_LOCK = "lock"
 _FORMAT = 1  # raised when a newer layout cannot be read by older code
 
 
@@ -57,16 +61,21 @@ class State:
     id: str
     _lock_depth: int = field(default=0, repr=False)
 
-    @classmethod
-    def open(cls, checkout: Path, stack: str) -> State:
-        """Open or create the directory: $GPUFLEET_STATE, else `<checkout>/.gpufleet/<stack>`.
-
-        Raises:
-            StateError: it belongs to another stack, is of a newer format, or cannot be written.
-        """
+    @staticmethod
+    def directory(checkout: Path, stack: str) -> Path:
+        """Where the stack's state is, or would be: $GPUFLEET_STATE, else `<checkout>/.gpufleet/<stack>`."""
         override = os.environ.get(STATE_VARIABLE)
         root = Path(override).expanduser() if override else checkout / ".gpufleet" / stack
-        return cls.at(root.absolute(), stack)
+        return root.absolute()
+
+    @classmethod
+    def open(cls, checkout: Path, stack: str) -> State:
+        """Open or create the stack's directory.
+
+        Raises:
+            StateError: it holds something else, belongs to another stack, is of a newer format, or cannot be written.
+        """
+        return cls.at(cls.directory(checkout, stack), stack)
 
     @classmethod
     def at(cls, root: Path, stack: str) -> State:
@@ -74,7 +83,7 @@ class State:
         try:
             root.mkdir(parents=True, exist_ok=True, mode=0o700)
             return cls(root, stack, _identity(root, stack))
-        except (PermissionError, NotADirectoryError, FileExistsError) as error:
+        except (PermissionError, NotADirectoryError, FileExistsError, FileNotFoundError) as error:
             raise StateError(
                 f"{root}: cannot be used as state directory ({error.strerror}); set {STATE_VARIABLE} to a writable one"
             ) from error
@@ -83,7 +92,7 @@ class State:
     def lock(self, purpose: str) -> Iterator[None]:
         """Be the only process that changes this stack; re-entrant in one process, raises LockedError if taken."""
         if self._lock_depth == 0:
-            with locked(self.root / "lock", purpose):
+            with locked(self.root / _LOCK, purpose):
                 yield from self._counted()
         else:
             yield from self._counted()
@@ -94,6 +103,17 @@ class State:
             yield
         finally:
             self._lock_depth -= 1
+
+    def delete(self) -> None:
+        """Delete the directory, what makes it ours last, so that an interrupted deletion can be repeated."""
+        with self.lock("removes the stack"):
+            for entry in self.root.iterdir():
+                if entry.name not in (_IDENTITY_FILE, _LOCK):
+                    shutil.rmtree(entry) if entry.is_dir() and not entry.is_symlink() else entry.unlink()
+            for name in (_IDENTITY_FILE, _LOCK):
+                (self.root / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # somebody works in it, or has put something there meanwhile
+            self.root.rmdir()
 
     @property
     def kubeconfig(self) -> Path:
@@ -123,7 +143,13 @@ class State:
 
 def _identity(root: Path, stack: str) -> str:
     path = root / _IDENTITY_FILE
-    with locked(root / ".identity.lock", "opens the state directory", on_wait=lambda _: None):
+    if (foreign := _foreign(root)) and not path.exists():
+        # Whoever deletes the stack deletes the directory: it must never be somebody's home.
+        raise StateError(
+            f"{root}: holds {foreign} and no {_IDENTITY_FILE}, so it is no state directory; "
+            f"set {STATE_VARIABLE} to an empty or a new one"
+        )
+    with locked(root / _IDENTITY_LOCK, "opens the state directory", on_wait=lambda _: None):
         known = read_json(path)
         if not isinstance(known, dict) or not known.get("id"):
             known = {"format": _FORMAT, "stack": stack, "id": uuid.uuid4().hex}
@@ -138,3 +164,10 @@ def _identity(root: Path, stack: str) -> str:
             f"set {STATE_VARIABLE} to another directory"
         )
     return str(known["id"])
+
+
+def _foreign(root: Path) -> str:
+    """The name of something in the directory that no beginning of ours explains; empty where there is none."""
+    ours = (_IDENTITY_LOCK, _LOCK)
+    names = sorted(entry.name for entry in root.iterdir())
+    return next((name for name in names if name not in ours and not name.startswith(f".{_IDENTITY_FILE}.")), "")

@@ -25,14 +25,24 @@ def to_dict(summary: Summary) -> dict[str, Any]:
 
 def lines(summary: Summary) -> list[str]:
     """The summary for a person: each claim, and below it the command that shows it."""
-    return [*_jobs(summary), *_waits(summary), *_money(summary), *_exactness(summary), *_notes(summary)]
+    groups = {
+        f"Replay {summary.run_id}": _jobs,
+        "Waits, in fleet time": _waits,
+        "Money": _money,
+        f"Exactness, from {summary.evidence.audit_lines:,} lines of the audit log": _exactness,
+        "Notes": _notes,
+    }
+    said = {heading: list(group(summary)) for heading, group in groups.items()}
+    return [
+        line for heading, texts in said.items() if texts for line in ("", heading, *(f"  {text}" for text in texts))
+    ]
 
 
 def _jobs(summary: Summary) -> Iterator[str]:
     placed = summary.placed
     where = ", ".join(f"{flavor} {count}" for flavor, count in placed.by_flavor.items()) or "none"
     yield (
-        f"replay {summary.run_id}: {placed.total} jobs in {summary.real_seconds:.0f} s "
+        f"{placed.total} jobs in {summary.real_seconds:.0f} s "
         f"({_fleet(summary.real_seconds * summary.speed)} of fleet time)"
     )
     yield f"jobs: {placed.local} ran locally, {placed.cloud} in the cloud ({where})"
@@ -50,7 +60,7 @@ def _jobs(summary: Summary) -> Iterator[str]:
 def _waits(summary: Summary) -> Iterator[str]:
     for waits in summary.waits:
         mean, p95 = _fleet(waits.mean_seconds), _fleet(waits.p95_seconds)
-        yield f"wait of {waits.job_class}: mean {mean}, p95 {p95} (fleet time, {waits.jobs} jobs)"
+        yield f"class {waits.job_class}: mean {mean}, p95 {p95} ({waits.jobs} jobs)"
     yield _verify(f"kubectl get workloads -A -o custom-columns='{_columns('class', 'created', 'admitted')}'")
 
 
@@ -89,7 +99,6 @@ def _spend(spend: Spend) -> str:
 
 def _exactness(summary: Summary) -> Iterator[str]:
     exactness, gate = summary.exactness, summary.exactness.gate
-    yield f"exactness, from {summary.evidence.audit_lines:,} lines of the audit log:"
     yield f"cloud starts not released or not passed by the gate: {len(gate.unproven)} of {gate.pods} (must be 0)"
     for violation in gate.unproven[:_EXAMPLES]:
         yield f"    {violation.namespace}/{violation.subject}: {violation.reason}"

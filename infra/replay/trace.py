@@ -155,7 +155,7 @@ class TraceReader:
         cells = row.cells
         team = self._teams.find(cells["team"])
         if team is None:
-            raise DefectError("team is not in the fleet; use --map-team or --map-teams auto", cells["team"])
+            raise DefectError("team is not in the fleet; use --map-team, or --map-team auto", cells["team"])
         job_class = self._classes.find(cells["class"])
         if job_class is None:
             raise DefectError("class is not in the fleet; use --map-class", cells["class"])

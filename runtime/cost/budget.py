@@ -51,6 +51,7 @@ class Shortfall:
 
 @dataclass(slots=True)
 class _Line:
+    scope: str
     name: PeriodName
     period: Period
     limit: Decimal
@@ -64,6 +65,11 @@ class _Line:
 def hard_budget_applies(config: AgentConfig, team: str) -> bool:
     """Whether the fleet's budget or the team's is a hard one."""
     return any(budget is not None and budget.kind == "hard" for budget in _budgets(config, team).values())
+
+
+def only_hard_budgets_apply(config: AgentConfig, team: str) -> bool:
+    """Whether no soft budget applies, neither the fleet's nor the team's."""
+    return all(budget is None or budget.kind == "hard" for budget in _budgets(config, team).values())
 
 
 class Accounts:
@@ -81,45 +87,42 @@ class Accounts:
             "later month": later_month(now),
         }
         self._fleet: list[_Line] = []
-        self._teams: dict[str, list[_Line]] = {}
+        self._lines: dict[str, list[_Line]] = {}
         budgets = {team: settings.budget for team, settings in config.teams.items() if settings.budget}
         if config.budget is None and not budgets:
             return
         found = dict(zip(periods, exposures(books, list(periods.values()), now), strict=True))
         if config.budget is not None:
             fleet = {name: exposure.fleet for name, exposure in found.items()}
-            self._fleet = _lines(config.budget, periods, fleet)
+            self._fleet = _lines(FLEET, config.budget, periods, fleet)
         for team, budget in budgets.items():
             amounts = {name: exposure.teams.get(team, Amounts()) for name, exposure in found.items()}
-            self._teams[team] = _lines(budget, periods, amounts)
+            self._lines[team] = [*self._fleet, *_lines(team_scope(team), budget, periods, amounts)]
 
     def fits(self, opening: Opening) -> Shortfall | None:
         """None if every budget has room for the attempt, else the first that has not."""
-        for scope, lines in self._scopes(opening):
-            for line in lines:
-                needed = line.needs(opening, self._now)
-                if needed > line.left if line.hard else line.left <= 0:
-                    return Shortfall(scope, line.name, line.limit, max(line.left, NOTHING), needed)
+        for line in self._lines.get(opening.team, self._fleet):
+            needed = line.needs(opening, self._now)
+            if needed > line.left if line.hard else line.left <= 0:
+                return Shortfall(line.scope, line.name, line.limit, max(line.left, NOTHING), needed)
         return None
 
     def commit(self, opening: Opening) -> None:
         """Take the attempt's money off what is left."""
-        for _, lines in self._scopes(opening):
-            for line in lines:
-                line.left -= line.needs(opening, self._now)
-
-    def _scopes(self, opening: Opening) -> tuple[tuple[str, list[_Line]], ...]:
-        return ((FLEET, self._fleet), (team_scope(opening.team), self._teams.get(opening.team, [])))
+        for line in self._lines.get(opening.team, self._fleet):
+            line.left -= line.needs(opening, self._now)
 
 
-def _lines(budget: Budget, periods: Mapping[PeriodName, Period], amounts: Mapping[PeriodName, Amounts]) -> list[_Line]:
+def _lines(
+    scope: str, budget: Budget, periods: Mapping[PeriodName, Period], amounts: Mapping[PeriodName, Amounts]
+) -> list[_Line]:
     hard = budget.kind == "hard"
     # What a soft budget expects of a later period forbids nothing: it refuses only what is used up now.
     limits: dict[PeriodName, Decimal | None] = {"day": budget.daily, "month": budget.monthly}
     if hard:
         limits |= {"later day": budget.daily, "later month": budget.monthly}
     return [
-        _Line(name, periods[name], limit, limit - _exposed(amounts[name], hard), hard)
+        _Line(scope, name, periods[name], limit, limit - _exposed(amounts[name], hard), hard)
         for name, limit in limits.items()
         if limit is not None
     ]

@@ -27,7 +27,7 @@ from runtime.clock import Clock
 from runtime.cost.ledger import Opening
 from runtime.errors import AgentError, Conflict, Forbidden, KubeError, NotFound, NotLeading, Rejected
 from runtime.kube import WORKLOADS, Kube
-from runtime.routing.decision import Clear, Close, Decision, Hold, Recall, Release
+from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Recall, Release
 from runtime.routing.explain import sentence, verdict_to_json
 from runtime.routing.observe import attempt_at_gate
 from runtime.routing.policy import wait_limit
@@ -52,7 +52,7 @@ FORGET_SECONDS: Final = 5.0
 """How long the same action on the same observation is taken for done; the watch is normally milliseconds behind."""
 
 log = logging.getLogger(__name__)
-Action = TypeVar("Action", Close, Clear, Recall, Release, Hold)
+Action = TypeVar("Action", Close, Adopt, Clear, Recall, Release, Hold)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +87,7 @@ class Actor:
         """
         outcomes = [
             *await self._all(decision, decision.closes, self._close),
+            *await self._all(decision, decision.adoptions, self._adopt),
             *await self._all(decision, decision.clears, self._clear),
             *await self._all(decision, decision.recalls, self._recall),
             *await self._all(decision, decision.releases, self._release),
@@ -117,7 +118,7 @@ class Actor:
         """Whether the action is done with, as far as this decision goes."""
         fields = {"decision": decision.id, "action": type(action).__name__.lower(), **_describe(action)}
         async with self._limit:
-            if not isinstance(action, Close) and self._is_done(action.job, action.verdict):
+            if not isinstance(action, Close | Adopt) and self._is_done(action.job, action.verdict):
                 return True
             try:
                 self._must_lead()
@@ -134,7 +135,7 @@ class Actor:
                 metrics.errors.labels(kind=type(error).__name__).inc()
                 log.error("failed", extra={**fields, "error": str(error)})
                 return False
-            if done and not isinstance(action, Close):
+            if done and not isinstance(action, Close | Adopt):
                 self._remember(action.job, action.verdict)
             return done
 
@@ -159,6 +160,12 @@ class Actor:
         except NotFound:
             return False
         return bool(raw["metadata"]["uid"] == opening.attempt.workload_uid)
+
+    async def _adopt(self, decision: Decision, action: Adopt) -> bool:
+        await self._context.store.open(action.opening)
+        metrics.adoptions.labels(team=action.job.team).inc()
+        log.error("runs in the cloud and was not in the ledger", extra={"decision": decision.id, **_describe(action)})
+        return True
 
     async def _clear(self, decision: Decision, action: Clear) -> bool:
         job, gate = action.job, self._context.config.gate
@@ -291,8 +298,9 @@ def _annotation(decision: Decision, verdict: Verdict) -> str:
     return verdict_to_json(verdict, decision.id, decision.decided_at)
 
 
-def _describe(action: Close | Clear | Recall | Release | Hold) -> dict[str, object]:
+def _describe(action: Close | Adopt | Clear | Recall | Release | Hold) -> dict[str, object]:
     if isinstance(action, Close):
         return {"workload": action.closing.attempt.workload_uid}
     job = action.job
-    return {"namespace": job.namespace, "job": job.owner_name, "workload": job.name, "code": action.verdict.code.value}
+    fields: dict[str, object] = {"namespace": job.namespace, "job": job.owner_name, "workload": job.name}
+    return fields if isinstance(action, Adopt) else {**fields, "code": action.verdict.code.value}

@@ -22,6 +22,14 @@ class Close:
 
 
 @dataclass(frozen=True, slots=True)
+class Adopt:
+    """Write a running cloud job into the ledger that is not in it."""
+
+    job: Job
+    opening: Opening
+
+
+@dataclass(frozen=True, slots=True)
 class Clear:
     """Commit the money, then answer the gate Ready. An attempt opened earlier is cleared again without paying again."""
 
@@ -61,6 +69,7 @@ class Decision:
     id: str
     decided_at: float
     closes: tuple[Close, ...] = ()
+    adoptions: tuple[Adopt, ...] = ()
     clears: tuple[Clear, ...] = ()
     recalls: tuple[Recall, ...] = ()
     releases: tuple[Release, ...] = ()

@@ -12,7 +12,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from decimal import Decimal
 from typing import Final
 
@@ -84,6 +84,9 @@ class _Words:
     def __init__(self, facts: Facts) -> None:
         self._facts: Mapping[str, object] = facts
 
+    def has(self, name: str) -> bool:
+        return name in self._facts
+
     def text(self, name: str) -> str:
         value = self._facts.get(name)
         return UNKNOWN if value is None else str(value)
@@ -108,18 +111,9 @@ class _Words:
         number = self._number(name)
         return f"{UNKNOWN} number of GPUs" if number is None else count_gpus(int(number))
 
-    def moment(self, name: str) -> str:
-        at = self._number(name)
-        try:
-            return "" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M UTC")
-        except (OverflowError, ValueError, OSError):
-            return ""
-
 
 def _waiting(words: _Words) -> str:
-    moment = words.moment("earliest_at")
-    after = f"; may go to the cloud from {moment}" if moment else ""
-    return f"waits for local GPUs: has waited {_of_limit(words)}{after}"
+    return f"waits for local GPUs, then may go to the cloud: has waited {_of_limit(words)}"
 
 
 def _of_limit(words: _Words) -> str:
@@ -150,6 +144,11 @@ def _cloud_full(words: _Words) -> str:
 
 
 def _too_large(words: _Words) -> str:
+    if words.has("pod_gpus"):
+        return (
+            f"stays local: one of its pods asks for {words.gpus('pod_gpus')}, and the largest cloud node has "
+            f"{words.gpus('node_gpus')}"
+        )
     return f"stays local: it asks for {words.gpus()}, and the largest cloud flavor has {words.gpus('largest_gpus')}"
 
 
@@ -193,6 +192,7 @@ _REFUSALS: Final = frozenset(
 _CAUSES: Final = {
     "under-way": "a recall that was begun earlier goes on",
     "attempt-closed": "this reservation was already paid and closed, the next one is decided anew",
+    "not-as-paid": "its flavor, size or longest run time changed since its money was committed",
     "not-in-fleet": "its team or flavor is no longer in the fleet file",
     UNKNOWN: "the cause was not recorded",
 }

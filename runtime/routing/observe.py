@@ -17,7 +17,7 @@ from typing import Any, Final
 from runtime.clock import Clock, parse_time
 from runtime.cost.ledger import Books
 from runtime.routing.explain import verdict_from_json
-from runtime.routing.requests import gpus_of
+from runtime.routing.requests import gpus_of, largest_pod_of
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.verdict import Code
 from stacks.agent_config import AgentConfig
@@ -78,7 +78,8 @@ class Observer:
         holds = reserved is not None and reserved["status"] == "True"
         flavor = self._flavor(status) if holds else None
         ready_at = _ready_at(status, self._config.gate)
-        verdict_code = _verdict_code(metadata)
+        recorded = verdict_from_json((metadata.get("annotations") or {}).get(VERDICT_ANNOTATION))
+        verdict_code = recorded.verdict.code.value if recorded else None
         finished = conditions.get("Finished", {}).get("status") == "True"
         reserved_at = parse_time(reserved["lastTransitionTime"]) if holds and reserved else None
         limit = spec.get("maximumExecutionTimeSeconds")
@@ -103,6 +104,8 @@ class Observer:
             ready_at=None if (started := _admitted_at(conditions) or ready_at) is None else self._fleet_time(started),
             released_quota_at=self._released_quota_at(conditions, finished),
             verdict_code=verdict_code,
+            verdict_at=recorded.at if recorded else None,
+            pod_gpus=largest_pod_of(spec),
             attempt=None if reserved_at is None else int(reserved_at),
             ever_admitted="Admitted" in conditions,
         )
@@ -216,8 +219,3 @@ def _ready_at(status: Raw, gate: str) -> str | None:
 def _class_name(spec: Raw) -> str:
     reference = spec.get("priorityClassRef") or {}
     return str(reference.get("name")) if reference.get("group") == _KUEUE_GROUP else ""
-
-
-def _verdict_code(metadata: Raw) -> str | None:
-    recorded = verdict_from_json((metadata.get("annotations") or {}).get(VERDICT_ANNOTATION))
-    return None if recorded is None else recorded.verdict.code.value

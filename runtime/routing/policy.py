@@ -10,9 +10,10 @@ Invariant: the answer depends only on the job's class, GPUs and run times, so eq
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import assert_never
+from typing import NamedTuple, assert_never
 
 from runtime.routing.snapshot import Job
 from stacks.agent_config import AgentConfig, ClassConfig
@@ -48,14 +49,18 @@ def enforced_limit(job: Job) -> float | None:
 
 def expected_runtime(job: Job, config: AgentConfig) -> ExpectedRuntime:
     """How long the job is expected to run."""
-    usual = class_of(job, config).expected_runtime.total_seconds()
-    seconds = _expected_seconds(job, usual)
+    return _expected(job, class_of(job, config).expected_runtime.total_seconds())
+
+
+def _expected(job: Job, usual: float) -> ExpectedRuntime:
+    seconds = expected_seconds(job, usual)
     if seconds == enforced_limit(job) and seconds != job.expected_seconds:
         return ExpectedRuntime(seconds, "its run time limit")
     return ExpectedRuntime(seconds, "its annotation" if seconds == job.expected_seconds else "its class")
 
 
-def _expected_seconds(job: Job, usual: float) -> float:
+def expected_seconds(job: Job, usual: float) -> float:
+    """How long the job is expected to run, where jobs of its class usually run `usual` seconds."""
     told = job.expected_seconds
     seconds = told if told is not None and told > 0 else usual
     limit = job.max_seconds
@@ -67,78 +72,90 @@ def wait_limit(job: Job, config: AgentConfig) -> WaitLimit:
     return WaitRule(config).limit(job)
 
 
+class _ClassTerms(NamedTuple):
+    """What a class says about waiting; `at_most` ends the sentence that says so."""
+
+    usual_seconds: float
+    longest_seconds: float
+    at_most: str
+
+    @classmethod
+    def of(cls, settings: ClassConfig) -> _ClassTerms:
+        usual = settings.expected_runtime.total_seconds()
+        if settings.max_wait is None:
+            return cls(usual, math.inf, "")
+        at_most = f"; at most {format_duration(settings.max_wait)} for its class"
+        return cls(usual, settings.max_wait.total_seconds(), at_most)
+
+
 class WaitRule:
     """The policy of one fleet, with its durations read once, to be asked about many jobs."""
 
     def __init__(self, config: AgentConfig) -> None:
-        self._config = config
         policy = config.policy
+        self._kind = policy.kind
         self._constant = self._per_gpu = self._per_gpu_second = 0.0
-        self._bounds: tuple[timedelta, timedelta] | None = None
+        bounds: tuple[timedelta, timedelta] | None = None
         if isinstance(policy, ConstantWait):
             self._constant = policy.wait.total_seconds()
         elif isinstance(policy, PerGpuWait):
-            self._per_gpu, self._bounds = policy.wait_per_gpu.total_seconds(), policy.bounds
+            self._per_gpu, bounds = policy.wait_per_gpu.total_seconds(), policy.bounds
         elif isinstance(policy, ComputeWait):
             self._per_gpu_second = policy.wait_per_gpu_hour.total_seconds() / 3_600
-            self._bounds = policy.bounds
+            bounds = policy.bounds
         else:
             assert_never(policy)
-        self._shortest = self._bounds[0].total_seconds() if self._bounds else 0.0
-        self._longest = self._bounds[1].total_seconds() if self._bounds else math.inf
-        self._limits: dict[tuple[str, int, float | None, float | None], WaitLimit] = {}
-        self._classes = {
-            name: (
-                settings.max_wait.total_seconds() if settings.max_wait else math.inf,
-                settings.expected_runtime.total_seconds(),
+        self._shortest, self._longest = 0.0, math.inf
+        self._at_least = self._at_most = ""
+        if bounds is not None:
+            self._shortest, self._longest = (bound.total_seconds() for bound in bounds)
+            self._at_least, self._at_most = (
+                f"; at {word} {format_duration(bound)}" for word, bound in zip(("least", "most"), bounds, strict=True)
             )
-            for name, settings in config.classes.items()
-        }
+        self._limits: dict[Hashable, WaitLimit] = {}
+        self._classes = {name: _ClassTerms.of(settings) for name, settings in config.classes.items()}
+        self._default_class = self._classes[config.default_class]
 
     def seconds(self, job: Job) -> float:
         """How long the job waits."""
-        classes = self._classes
-        longest, usual = classes.get(job.job_class) or classes[self._config.default_class]
-        return min(longest, max(self._shortest, min(self._longest, self._asked(job, usual))))
+        terms = self._classes.get(job.job_class, self._default_class)
+        asked = self._asked(job, terms.usual_seconds)
+        return min(terms.longest_seconds, max(self._shortest, min(self._longest, asked)))
 
     def _asked(self, job: Job, usual: float) -> float:
         """What the policy asks for before any bound."""
         if self._per_gpu_second:
-            return self._per_gpu_second * job.gpus * _expected_seconds(job, usual)
+            return self._per_gpu_second * job.gpus * expected_seconds(job, usual)
         return self._constant + self._per_gpu * job.gpus
 
     def limit(self, job: Job) -> WaitLimit:
         """How long the job waits, with the policy, the numbers and the bounds that made it so."""
-        shape = (job.job_class, job.gpus, job.expected_seconds, job.max_seconds)
+        shape: Hashable = (job.job_class, job.gpus)
+        if self._per_gpu_second:
+            shape = (shape, job.expected_seconds, job.max_seconds)
         if (known := self._limits.get(shape)) is None:
             known = self._limits[shape] = self._limit(job)
         return known
 
     def _limit(self, job: Job) -> WaitLimit:
-        job_class = class_of(job, self._config)
-        asked = self._asked(job, job_class.expected_runtime.total_seconds())
-        source = self._source(job)
+        terms = self._classes.get(job.job_class, self._default_class)
+        asked = self._asked(job, terms.usual_seconds)
+        source = self._source(job, terms.usual_seconds)
         bounded = max(self._shortest, min(self._longest, asked))
-        if self._bounds is not None and asked != bounded:
-            source += (
-                f"; at least {format_duration(self._bounds[0])}"
-                if asked < bounded
-                else f"; at most {format_duration(self._bounds[1])}"
-            )
-        longest = job_class.max_wait
-        if longest is not None and longest.total_seconds() < bounded:
-            return WaitLimit(longest.total_seconds(), f"{source}; at most {format_duration(longest)} for its class")
+        if asked != bounded:
+            source += self._at_least if asked < bounded else self._at_most
+        if terms.longest_seconds < bounded:
+            return WaitLimit(terms.longest_seconds, source + terms.at_most)
         return WaitLimit(bounded, source)
 
-    def _source(self, job: Job) -> str:
-        kind = self._config.policy.kind
-        if kind == "constant":
-            return kind
-        if kind == "per-gpu":
-            return f"{kind}: {count_gpus(job.gpus)}"
-        expected = expected_runtime(job, self._config)
+    def _source(self, job: Job, usual: float) -> str:
+        if self._kind == "constant":
+            return self._kind
+        if self._kind == "per-gpu":
+            return f"{self._kind}: {count_gpus(job.gpus)}"
+        expected = _expected(job, usual)
         run_time = format_duration(timedelta(seconds=round(expected.seconds)))
-        return f"{kind}: {count_gpus(job.gpus)} x {run_time} expected from {expected.source}"
+        return f"{self._kind}: {count_gpus(job.gpus)} x {run_time} expected from {expected.source}"
 
 
 def count_gpus(gpus: int) -> str:

@@ -26,6 +26,11 @@ def gpus_of(spec: Raw) -> int:
     return total
 
 
+def largest_pod_of(spec: Raw) -> int:
+    """GPUs of the Workload's largest pod, which must fit onto one node."""
+    return max((_pod_gpus(pod_set["template"]["spec"]) for pod_set in spec["podSets"]), default=0)
+
+
 def _pod_gpus(pod: Raw) -> int:
     """As the kubelet counts: sidecars add to the containers, another init container to those before it."""
     sidecars = highest_init = 0

@@ -50,7 +50,8 @@ class Job:
     was; `attempt` is the same moment in whole seconds of real time, which names the attempt in the ledger. `ready_at`
     is when Kueue admitted it in this reservation, or, before it did, when our check was answered Ready.
     `released_quota_at` is when the last reservation ended, or the job finished, where that is known. `verdict_code` is
-    the code of the verdict written on the Workload last.
+    the code of the verdict written on the Workload last, `verdict_at` when it was given. `pod_gpus` are those of the
+    largest pod.
     `ever_admitted` is False only if the Workload has never had the condition Admitted, that is, surely never ran.
     """
 
@@ -73,6 +74,8 @@ class Job:
     ready_at: float | None = None
     released_quota_at: float | None = None
     verdict_code: str | None = None
+    verdict_at: float | None = None
+    pod_gpus: int = 0
     attempt: int | None = None
     ever_admitted: bool = True
 

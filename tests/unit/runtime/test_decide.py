@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from runtime.cost.ledger import Attempt, close
-from runtime.routing.decide import GATE_PATIENCE_SECONDS, decide
+from runtime.routing.decide import GATE_PATIENCE_SECONDS, PROMISE_SECONDS, decide
 from runtime.routing.decision import Decision
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.verdict import Code
@@ -261,3 +261,73 @@ def test_money_freed_by_a_closing_counts_only_once_the_ledger_has_it() -> None:
 
 def test_a_fleet_without_jobs_decides_nothing() -> None:
     assert decided(a_snapshot()) == Decision(id="d-2", decided_at=NOON)
+
+
+def test_under_a_soft_budget_each_refused_job_is_told_what_it_would_cost_itself() -> None:
+    config = a_config(budget={"monthly": 2, "kind": "soft"})
+    spent = an_opening("spent", hard=False, expected_seconds=9 * HOUR)
+    jobs = [a_job(uid, expected_seconds=hours * HOUR, max_seconds=9 * HOUR) for uid, hours in (("a", 1), ("b", 2))]
+    holds = decide(a_snapshot(*jobs, books=some_books(spent)), config, NOON, "d-1").holds
+    assert [hold.verdict.facts["needed_usd"] for hold in holds] == [4, 8]
+
+
+def test_under_hard_budgets_each_refused_job_is_told_the_price_of_its_own_limit() -> None:
+    config = a_config(budget={"monthly": 2})
+    jobs = [a_job(uid, expected_seconds=60, max_seconds=hours * HOUR) for uid, hours in (("a", 1), ("b", 2))]
+    holds = decide(a_snapshot(*jobs), config, NOON, "d-1").holds
+    assert [hold.verdict.facts["needed_usd"] for hold in holds] == [4, 8]
+
+
+def test_a_refused_job_is_told_the_room_that_is_free_when_its_turn_comes() -> None:
+    sizes = {"takes-9-spot": 9, "refused": 10, "takes-8-on-demand": 8, "refused-later": 10}
+    jobs = [
+        a_job(uid, gpus=gpus, created_at=NOON - 2 * HOUR + place, expected_seconds=60 + place)
+        for place, (uid, gpus) in enumerate(sizes.items())
+    ]
+    decision = decided(a_snapshot(*jobs))
+    assert released(decision) == ["takes-9-spot", "takes-8-on-demand"]
+    assert [hold.verdict.facts["free_gpus"] for hold in decision.holds] == [8, 7]
+
+
+def test_holds_at_the_gate_and_in_the_queues_are_listed_in_one_order() -> None:
+    jobs = [
+        a_job("young", created_at=NOON - HOUR),
+        a_job_at_the_gate("middle", created_at=NOON - 2 * HOUR),
+        a_job("old", created_at=NOON - 3 * HOUR),
+    ]
+    holds = decide(a_snapshot_without_ledger(*jobs), a_config(), NOON, "d-1").holds
+    assert [hold.job.uid for hold in holds] == ["old", "middle", "young"]
+
+
+def test_a_cloud_job_that_the_ledger_does_not_know_is_written_into_it_and_counts_at_once() -> None:
+    config = a_config(budget={"daily": "2 USD"})
+    stray = a_job("stray", stage=Stage.RUNNING_CLOUD, flavor=SPOT, attempt=7, reserved_at=NOON - 60, ready_at=NOON - 59)
+    decision = decided(a_snapshot(stray, a_job_at_the_gate("next")), config)
+    assert [(one.job.uid, one.opening.attempt.reserved_at) for one in decision.adoptions] == [("stray", 7)]
+    assert decision.clears == ()
+    assert [recall.verdict.facts["cause"] for recall in decision.recalls] == ["budget"]
+    books = some_books(*(one.opening for one in decision.adoptions))
+    assert decided(a_snapshot(stray, books=books), config).adoptions == ()
+
+
+@pytest.mark.parametrize("change", [{"max_seconds": 100 * HOUR}, {"gpus": 2}, {"flavor": ON_DEMAND}])
+def test_money_committed_for_another_shape_does_not_open_the_gate(change: dict[str, Any]) -> None:
+    config = a_config(budget={"daily": "900 USD"})
+    decision = decided(a_snapshot(a_job_at_the_gate(**change), books=some_books(an_opening())), config)
+    assert decision.clears == ()
+    assert [recall.verdict.facts["cause"] for recall in decision.recalls] == ["not-as-paid"]
+
+
+def test_a_pod_larger_than_any_cloud_node_stays_local() -> None:
+    decision = decided(a_snapshot(a_job(gpus=16, pod_gpus=16)), a_config())
+    assert [(hold.verdict.code, hold.verdict.facts["node_gpus"]) for hold in decision.holds] == [(Code.TOO_LARGE, 8)]
+
+
+def test_a_released_job_that_kueue_cannot_place_keeps_nothing_from_others_for_ever() -> None:
+    stuck = a_job(
+        "stuck", gpus=16, stage=Stage.RELEASED, verdict_code="released", verdict_at=NOON - PROMISE_SECONDS - 1
+    )
+    fresh = a_job("fresh", gpus=16, stage=Stage.RELEASED, verdict_code="released", verdict_at=NOON - 1)
+    waiting = a_job("waiting", gpus=16)
+    assert [one.job.uid for one in decided(a_snapshot(stuck, waiting), a_config()).releases] == ["waiting"]
+    assert decided(a_snapshot(fresh, waiting), a_config()).releases == ()

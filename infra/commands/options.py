@@ -1,0 +1,14 @@
+"""Options that several commands take, so that they are called and described alike."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+LocalStack = Annotated[str, typer.Option(help="Stack file stacks/Pulumi.<STACK>.yaml of the embedded stack.")]
+ClusterStack = Annotated[str, typer.Option(help="Embedded stack to read where KUBECONFIG is not set.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
+Seed = Annotated[int, typer.Option(help="Seed of the synthetic trace; equal seeds give equal traces.")]
+Trace = Annotated[Path | None, typer.Option(help="CSV of jobs (docs/traces.md has its form). Default: synthetic.")]
