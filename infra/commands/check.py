@@ -1,4 +1,4 @@
-"""`gpufleet check`, `plan`, `render`, `schema` and `reference`: what can be said about a stack file without a cluster or an engine."""
+"""`gpufleet check`, `plan`, `render`, `schema`, `reference`: what a stack file says without a cluster or an engine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
 from stacks.load import ConfigError, Problem, load_file
 from stacks.quantities import format_usd
-from stacks.reference import render_reference
 from stacks.reference import render_reference
 from stacks.schema import render_schema
 
@@ -48,11 +47,6 @@ def check(files: Files, as_json: Json = False) -> None:
         if not problems:
             typer.echo(f"{len(files)} file{'s' if len(files) > 1 else ''} right")
     raise typer.Exit(1 if problems else 0)
-
-
-def reference() -> None:
-    """Print the reference of every setting (docs/config.md)."""
-    typer.echo(render_reference(), nl=False)
 
 
 def reference() -> None:
