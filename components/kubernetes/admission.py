@@ -22,6 +22,7 @@ from stacks.labels import (
     BURST_TAINT,
     FLAVOR_LABEL,
     GATE_NAME,
+    GPU_RESOURCE,
     MANAGED_LABEL,
     QUEUE_LABEL,
     SYSTEM_NAMESPACE,
@@ -31,6 +32,9 @@ from stacks.labels import (
 API: Final = "admissionregistration.k8s.io/v1"
 
 AGENT_USER: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT_NAME}"
+
+LONGEST_GRACE_SECONDS: Final = 300
+"""Long enough to write a checkpoint of hundreds of gigabytes to an object store."""
 
 _IS_AGENT: Final = {"name": "is-the-agent", "expression": f"request.userInfo.username == '{AGENT_USER}'"}
 _IS_NOT_AGENT: Final = {"name": "is-not-the-agent", "expression": f"request.userInfo.username != '{AGENT_USER}'"}
@@ -46,6 +50,9 @@ _MAY_RUN_PODS: Final = (
     ".namespace(request.namespace).check('update').allowed()"
 )
 _MAY_MAKE_QUEUES: Final = "authorizer.group('kueue.x-k8s.io').resource('clusterqueues').check('update').allowed()"
+
+# A budget commits the price of this time when the job passes the gate.
+_LIMIT_STAYS: Final = "a job in a burst queue keeps its longest run time; delete it and submit it with another"
 
 _SERVER_METADATA: Final = "['managedFields', 'resourceVersion', 'generation']"
 
@@ -84,9 +91,13 @@ def _specs() -> dict[str, dict[str, Any]]:
         "agent-workloads": _agent_workloads(),
         "agent-gate": _agent_gate(),
         "jobs-keep-their-queue": _jobs_keep_their_queue(),
+        "jobs-take-their-pods-along": _jobs_take_their_pods_along(),
         "jobs-stay-off-cloud-nodes": _jobs_stay_off_cloud_nodes(),
         "pods-stay-off-cloud-nodes": _pods_stay_off_cloud_nodes(),
+        "jobs-end-in-time": _jobs_end_in_time(),
+        "gpu-pods-stay-with-their-team": _gpu_pods_stay_with_their_team(),
         "workloads-keep-their-queue": _workloads_keep_their_queue(),
+        "burst-queues-take-jobs-only": _burst_queues_take_jobs_only(),
         "burst-queues-have-one-door": _burst_queues_have_one_door(),
     }
 
@@ -206,20 +217,83 @@ def _jobs_keep_their_queue() -> dict[str, Any]:
     }
 
 
+def _jobs_take_their_pods_along() -> dict[str, Any]:
+    """The API's own default for batch/v1 leaves the pods running: in the cloud, without a Workload, unpaid for."""
+    return {
+        "matchConstraints": _managed(_rules("batch", ["jobs"], ["DELETE"])),
+        "variables": [{"name": "queue", "expression": _label("oldObject", QUEUE_LABEL)}],
+        "validations": [
+            {
+                "expression": f"!variables.queue.endsWith('{BURST_SUFFIX}')"
+                " || request.options.?propagationPolicy.orValue('') in ['Background', 'Foreground']",
+                "message": "a job in a burst queue is deleted with its pods: "
+                "give the propagation policy Background or Foreground (kubectl's --cascade)",
+            }
+        ],
+    }
+
+
 def _jobs_stay_off_cloud_nodes() -> dict[str, Any]:
     return {
         "matchConstraints": _managed(_rules("batch", ["jobs"], ["CREATE", "UPDATE"])),
         "matchConditions": [{"name": "is-a-user", "expression": f"!{_MAY_ADMIT}"}, _IS_NOT_AGENT],
-        "variables": [{"name": "pod", "expression": "object.spec.template.spec"}],
-        "validations": _off_cloud_nodes("variables.pod"),
+        **_off_cloud_nodes("spec.template.spec"),
     }
 
 
 def _pods_stay_off_cloud_nodes() -> dict[str, Any]:
     return {
-        "matchConstraints": _managed(_rules("", ["pods"], ["CREATE"])),
+        "matchConstraints": _managed(_rules("", ["pods"], ["CREATE", "UPDATE"])),
         "matchConditions": [{"name": "is-a-user", "expression": f"!{_MAY_RUN_PODS}"}],
-        "validations": _off_cloud_nodes("object.spec"),
+        **_off_cloud_nodes("spec"),
+    }
+
+
+def _jobs_end_in_time() -> dict[str, Any]:
+    """Kueue gives quota back when pods are told to end; until they have ended they cost, and nobody counts it."""
+    return {
+        "matchConstraints": _managed(_rules("batch", ["jobs"], ["CREATE"])),
+        "validations": [
+            {
+                "expression": "object.spec.template.spec.?terminationGracePeriodSeconds.orValue(30)"
+                f" <= {LONGEST_GRACE_SECONDS}",
+                "message": f"terminationGracePeriodSeconds of a job is at most {LONGEST_GRACE_SECONDS} here",
+            }
+        ],
+    }
+
+
+def _gpu_pods_stay_with_their_team() -> dict[str, Any]:
+    """Cloud GPUs are asked for in a team's namespace, or by nobody; node agents elsewhere ask for no GPU."""
+    asks = (
+        f"object.spec.containers.exists(c, '{GPU_RESOURCE}' in c.?resources.?limits.orValue({{}})"
+        f" || '{GPU_RESOURCE}' in c.?resources.?requests.orValue({{}}))"
+    )
+    elsewhere = {"matchExpressions": [{"key": MANAGED_LABEL, "operator": "NotIn", "values": ["true"]}]}
+    return {
+        "matchConstraints": {"namespaceSelector": elsewhere, **_rules("", ["pods"], ["CREATE", "UPDATE"])},
+        "validations": [
+            {
+                "expression": "!object.spec.?tolerations.orValue([])"
+                f".exists(t, t.?key.orValue('') == '{BURST_TAINT}') || !{asks}",
+                "message": f"pods with GPUs may not tolerate {BURST_TAINT} outside a team's namespace",
+            }
+        ],
+    }
+
+
+def _burst_queues_take_jobs_only() -> dict[str, Any]:
+    """The agent knows batch/v1 Jobs alone; anything else would hold cloud quota at the gate unseen."""
+    owned = "object.metadata.?ownerReferences.orValue([])"
+    return {
+        "matchConstraints": _managed(_rules("kueue.x-k8s.io", ["workloads"], ["CREATE", "UPDATE"], "v1beta2")),
+        "validations": [
+            {
+                "expression": f"!object.spec.?queueName.orValue('').endsWith('{BURST_SUFFIX}') || {owned}"
+                ".exists(o, o.?controller.orValue(false) && o.kind == 'Job' && o.apiVersion == 'batch/v1')",
+                "message": "only batch/v1 Jobs may stand in a burst queue; other kinds stay local",
+            }
+        ],
     }
 
 
@@ -236,7 +310,12 @@ def _workloads_keep_their_queue() -> dict[str, Any]:
                 "expression": "variables.queue == variables.oldQueue || "
                 f"(!variables.queue.endsWith('{BURST_SUFFIX}') && !variables.oldQueue.endsWith('{BURST_SUFFIX}'))",
                 "message": "only gpufleet moves a workload into or out of a burst queue",
-            }
+            },
+            {
+                "expression": f"!variables.oldQueue.endsWith('{BURST_SUFFIX}')"
+                " || object.spec.?maximumExecutionTimeSeconds == oldObject.spec.?maximumExecutionTimeSeconds",
+                "message": _LIMIT_STAYS,
+            },
         ],
     }
 
@@ -254,22 +333,43 @@ def _burst_queues_have_one_door() -> dict[str, Any]:
     }
 
 
-def _off_cloud_nodes(pod: str) -> list[dict[str, str]]:
-    return [
-        {
-            "expression": f"{pod}.?tolerations.orValue([]).all(t, t.?key.orValue('') != '{BURST_TAINT}' "
-            "&& (t.?key.orValue('') != '' || t.?operator.orValue('Equal') != 'Exists'))",
-            "message": f"pods here may not tolerate {BURST_TAINT}, nor every taint; gpufleet sends jobs to the cloud",
-        },
-        {
-            "expression": f"!('{FLAVOR_LABEL}' in {pod}.?nodeSelector.orValue({{}}))",
-            "message": f"pods here may not select {FLAVOR_LABEL}; Kueue sets it when it admits a job",
-        },
-        {
-            "expression": f"{pod}.?nodeName.orValue('') == ''",
-            "message": "pods here may not name their node, which would go around the scheduler",
-        },
-    ]
+def _off_cloud_nodes(pod: str) -> dict[str, Any]:
+    """What a pod may not ask for, at its creation or later; what Kueue or the scheduler gave it may stay as it is."""
+    old = f"oldObject.{pod}"
+    selected, named = f"?nodeSelector[?'{FLAVOR_LABEL}'].orValue('')", "?nodeName.orValue('')"
+    return {
+        "variables": [
+            {"name": "tolerations", "expression": f"object.{pod}.?tolerations.orValue([])"},
+            {"name": "oldTolerations", "expression": f"oldObject == null ? [] : {old}.?tolerations.orValue([])"},
+            {"name": "flavor", "expression": f"object.{pod}.{selected}"},
+            {"name": "oldFlavor", "expression": f"oldObject == null ? '' : {old}.{selected}"},
+            {"name": "node", "expression": f"object.{pod}.{named}"},
+            {"name": "oldNode", "expression": f"oldObject == null ? '' : {old}.{named}"},
+        ],
+        "validations": [
+            {
+                "expression": "variables.tolerations.all(t, t in variables.oldTolerations"
+                f" || (t.?key.orValue('') != '{BURST_TAINT}'"
+                " && (t.?key.orValue('') != '' || t.?operator.orValue('Equal') != 'Exists')))",
+                "message": f"pods here may not tolerate {BURST_TAINT}, nor every taint; "
+                "gpufleet sends jobs to the cloud",
+            },
+            {
+                "expression": "variables.flavor == '' || variables.flavor == variables.oldFlavor",
+                "message": f"pods here may not select {FLAVOR_LABEL}; Kueue sets it when it admits a job",
+            },
+            {
+                "expression": f"oldObject != null || !object.{pod}.?affinity.?nodeAffinity"
+                ".?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([])"
+                f".exists(t, t.?matchExpressions.orValue([]).exists(e, e.key == '{FLAVOR_LABEL}'))",
+                "message": f"pods here may not ask for {FLAVOR_LABEL} by affinity; Kueue chooses the flavor",
+            },
+            {
+                "expression": "variables.node == '' || variables.node == variables.oldNode",
+                "message": "pods here may not name their node, which would go around the scheduler",
+            },
+        ],
+    }
 
 
 def _rules(group: str, resources: list[str], operations: list[str], version: str = "v1") -> dict[str, Any]:

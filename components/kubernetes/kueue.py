@@ -50,17 +50,20 @@ class Queues(Component):
         opts: pulumi.ResourceOptions | None = None,
     ) -> None:
         super().__init__(name, opts)
-        namespaces = self.kubernetes_all(namespaces_of(fleet), **keeps_data(fleet))
         self.kubernetes_all(priority_classes(fleet))
         shared = self.kubernetes_all(resource_flavors(fleet))
         organization = self.kubernetes("organization", organization_cohort(fleet), depends_on=shared)
         self.gate = self.kubernetes("gate", admission_check(), depends_on=list(agent))
-        for namespace, team in zip(namespaces, fleet.teams, strict=True):
+        namespaces = namespaces_of(fleet)
+        for team in fleet.teams:
             cohort = self.kubernetes(f"cohort-{team}", team_cohort(fleet, team), depends_on=[organization])
             queue = self.kubernetes(f"queue-{team}", cluster_queue(fleet, team), depends_on=[cohort])
             twin = self.kubernetes(
                 f"burst-queue-{team}", burst_cluster_queue(fleet, team), depends_on=[cohort, self.gate]
             )
+            # Deleted no later than the queues, since Kueue keeps a ClusterQueue until the jobs in it are gone.
+            role = f"namespace-{team}"
+            namespace = self.kubernetes(role, namespaces[role], depends_on=[queue], **keeps_data(fleet))
             for role, suffix, target in (("local-queue", "", queue), ("local-burst-queue", BURST_SUFFIX, twin)):
                 self.kubernetes(f"{role}-{team}", local_queue(fleet, team, suffix), depends_on=[namespace, target])
         self.register_outputs({})

@@ -37,7 +37,12 @@ def manifests(pool_name: str, pool: OnPremPool) -> dict[str, Manifest]:
         node: {
             "apiVersion": "v1",
             "kind": "Node",
-            "metadata": {"name": node, "labels": node_labels(pool_name, pool)},
+            "metadata": {
+                "name": node,
+                # The labels are ours by their prefix: one that was changed by hand is taken back.
+                "annotations": {"pulumi.com/patchForce": "true"},
+                "labels": node_labels(pool_name, pool),
+            },
         }
         for node in pool.node_names
     }

@@ -33,6 +33,7 @@ _CONTROLLERS = (
     "job-controller",
     "garbage-collector-controller",
     "namespace-controller",
+    "persistentvolumeclaim-protection-controller",  # or a deleted claim keeps its finalizer for ever
     "pod-garbage-collector-controller",
     "ttl-after-finished-controller",
     "node-lifecycle-controller",  # taint-eviction alone logs index errors

@@ -4,6 +4,9 @@ It judges nothing (see infra.replay.histories and infra.replay.gate). Only answe
 runs. Rotated files are read before the current one. A line that is no event is counted, because evidence with holes
 must say so; the last line of the current file may still be in the writing and is then ignored.
 
+A writer that is killed before the answer is logged with 504, whether its write happened or not. Of the agent's such
+writes only what they asked for is told; whether it happened shows in what others see next.
+
 A write counts as the agent's only if its service account sent it: an impersonator is not the agent.
 """
 
@@ -27,6 +30,7 @@ _QUEUE_POINTER: Final = "/metadata/labels/" + QUEUE_LABEL.replace("~", "~0").rep
 _WORKLOADS: Final = ("kueue.x-k8s.io", "workloads")
 _JOBS: Final = ("batch", "jobs")
 _PODS: Final = ("", "pods")
+_UNANSWERED: Final = 504
 
 Raw = Mapping[str, Any]
 
@@ -78,13 +82,21 @@ class WorkloadWritten(Write):
 
 
 @dataclass(frozen=True, slots=True)
+class ReadyAsked(Write):
+    """The agent asked for Ready on exactly this version of a Workload and was gone before the answer."""
+
+    name: str
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadDeleted(Write):
     """Somebody deleted a Workload."""
 
     name: str
 
 
-Fact = PodCreated | PodBound | JobQueue | WorkloadWritten | WorkloadDeleted
+Fact = PodCreated | PodBound | JobQueue | WorkloadWritten | ReadyAsked | WorkloadDeleted
 
 
 @dataclass(slots=True)
@@ -130,7 +142,8 @@ def facts(lines: Iterable[str], report: AuditReport) -> Iterator[Fact]:
 
 
 def _fact(event: Raw) -> Fact | None:
-    if event["stage"] != "ResponseComplete" or not 200 <= event["responseStatus"]["code"] < 300:
+    code = event["responseStatus"]["code"]
+    if event["stage"] != "ResponseComplete" or not (200 <= code < 300 or code == _UNANSWERED):
         return None
     if "dryRun" in parse_qs(urlsplit(event.get("requestURI") or "").query):
         return None
@@ -141,6 +154,8 @@ def _fact(event: Raw) -> Fact | None:
     at, namespace = parse_time(event["requestReceivedTimestamp"]), reference.get("namespace") or ""
     write = (at, user, user == AGENT_USER and not event.get("impersonatedUser"), namespace)
     name = reference.get("name") or ""
+    if code == _UNANSWERED:
+        return _unanswered(write, (*kind, subresource), name, event.get("requestObject"))
     if kind == _PODS and verb == "create":
         request = event["requestObject"]
         if subresource == "binding":
@@ -156,6 +171,16 @@ def _fact(event: Raw) -> Fact | None:
             return None  # the garbage collector's; it changes and asks for metadata alone
         says_ready = "Ready" in _states((event.get("requestObject") or {}).get("status"))
         return WorkloadWritten(*write, int(workload["metadata"]["resourceVersion"]), workload, says_ready)
+    return None
+
+
+def _unanswered(write: tuple[float, str, bool, str], kind: tuple[Any, ...], name: str, request: Any) -> Fact | None:
+    if not write[2]:
+        return None
+    if kind == (*_JOBS, ""):
+        return _job(write, "patch", name, request)
+    if kind == (*_WORKLOADS, "status") and "Ready" in _states((request or {}).get("status")):
+        return ReadyAsked(*write, name, int(request["metadata"]["resourceVersion"]))
     return None
 
 

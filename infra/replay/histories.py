@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from infra.replay.audit import Fact, JobQueue, PodBound, PodCreated, WorkloadDeleted, WorkloadWritten
+from infra.replay.audit import Fact, JobQueue, PodBound, PodCreated, ReadyAsked, WorkloadDeleted, WorkloadWritten
 from infra.replay.history import Change, History, Reservation
 from infra.replay.workload import Workload, workload_of
 from stacks.fleet import Fleet
@@ -59,6 +59,7 @@ def histories_of(facts: Iterable[Fact], fleet: Fleet) -> Histories:
     teams = {team.namespace or name: name for name, team in fleet.teams.items()}
     written: list[WorkloadWritten] = []
     deleted: list[WorkloadDeleted] = []
+    asked: dict[tuple[str, str], list[ReadyAsked]] = {}
     for fact in facts:
         if isinstance(fact, PodCreated):
             found.pods.append(fact)
@@ -68,17 +69,24 @@ def histories_of(facts: Iterable[Fact], fleet: Fleet) -> Histories:
             found.queues.setdefault((fact.namespace, fact.job), []).append(fact)
         elif isinstance(fact, WorkloadWritten):
             written.append(fact)
+        elif isinstance(fact, ReadyAsked):
+            asked.setdefault((fact.namespace, fact.name), []).append(fact)
         else:
             deleted.append(fact)
     for moves in found.queues.values():
         moves.sort(key=lambda move: move.at)
     for write in sorted(written, key=lambda one: (one.version, one.at)):
-        _apply(found.jobs, write, teams)
+        _apply(found.jobs, write, teams, asked)
     _end_deleted(found, deleted)
     return found
 
 
-def _apply(jobs: dict[str, History], write: WorkloadWritten, teams: Mapping[str, str]) -> None:
+def _apply(
+    jobs: dict[str, History],
+    write: WorkloadWritten,
+    teams: Mapping[str, str],
+    asked: Mapping[tuple[str, str], list[ReadyAsked]],
+) -> None:
     now = workload_of(write.workload)
     history = jobs.get(now.uid)
     before = history.latest if history else None
@@ -98,7 +106,7 @@ def _apply(jobs: dict[str, History], write: WorkloadWritten, teams: Mapping[str,
             latest=now,
         )
     _reserve(history, now, write)
-    _answer(history, now, before, write)
+    _answer(history, now, before, write, asked.get((now.namespace, now.name), []))
     if now.verdict and (not history.verdicts or history.verdicts[-1][1] != now.verdict.code):
         history.verdicts.append((write.at, now.verdict.code))
     open_ = now.reserved_at is None and now.finished_at is None and now.active and not now.gone
@@ -123,14 +131,21 @@ def _reserve(history: History, now: Workload, write: WorkloadWritten) -> None:
         standing.admitted_at, standing.admitted_condition = write.at, now.admitted_at
 
 
-def _answer(history: History, now: Workload, before: Workload | None, write: WorkloadWritten) -> None:
+def _answer(
+    history: History, now: Workload, before: Workload | None, write: WorkloadWritten, asked: list[ReadyAsked]
+) -> None:
     standing = history.current
     if standing is None or now.gate != "Ready":
         return
     if write.by_agent and write.says_ready:
         standing.ready_at = standing.ready_at if standing.ready_at is not None else write.at
     elif standing.ready_at is None and (before is None or before.gate != "Ready" or standing.version == write.version):
-        standing.forged_by = write.user
+        # The agent's request names the version it changes, so it can only have passed this very reservation.
+        killed = next((one for one in asked if standing.version <= one.version < write.version), None)
+        if killed is not None:
+            standing.ready_at = killed.at
+        else:
+            standing.forged_by = write.user
 
 
 def _end_deleted(found: Histories, deleted: Iterable[WorkloadDeleted]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -38,8 +39,18 @@ class Recorder(mocks.Mocks):
         raise AssertionError(f"the program invoked {args.token}; components do no look-ups")
 
 
+@pytest.fixture(scope="module")
+def loop() -> Iterator[asyncio.AbstractEventLoop]:
+    """The thread's event loop, which the SDK looks for and any earlier asyncio.run has taken away."""
+    loop = asyncio.new_event_loop()
+    asyncio.set_event_loop(loop)
+    yield loop
+    asyncio.set_event_loop(None)
+    loop.close()
+
+
 @pytest.fixture
-def recorder() -> Iterator[Recorder]:
+def recorder(loop: asyncio.AbstractEventLoop) -> Iterator[Recorder]:
     recorder = Recorder()
     mocks.set_mocks(recorder, project="gpufleet", stack="local", preview=False)
     yield recorder

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import http.client
 import json
+import ssl
 import threading
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -68,6 +70,19 @@ def client(server: Server, monkeypatch: pytest.MonkeyPatch) -> Iterator[KubeClie
 
 def refusal(status: int, **fields: Any) -> Reply:
     return status, {"kind": "Status", "status": "Failure", **fields}
+
+
+class EndedConnection(http.client.HTTPConnection):
+    """A kept TLS connection that the server has ended meanwhile."""
+
+    def request(self, *_: Any, **__: Any) -> None:
+        raise ssl.SSLEOFError(8, "EOF occurred in violation of protocol")
+
+
+def test_a_kept_tls_connection_that_the_server_ended_is_replaced(server: Server, client: KubeClient) -> None:
+    client._idle.append(EndedConnection("127.0.0.1"))
+    assert client.request("GET", "/api").status == 200
+    assert server.asked == ["/api"]
 
 
 def test_a_connection_that_the_server_closed_meanwhile_is_replaced(server: Server, client: KubeClient) -> None:

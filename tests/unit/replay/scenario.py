@@ -131,7 +131,9 @@ class Job:
     def ready(self, at: float, user: str = AGENT_USER, **more: Any) -> Job:
         check = {"name": GATE_NAME, "state": "Ready", "message": "ok", "lastTransitionTime": second(at)}
         self.status["admissionChecks"] = [check]
-        self._workload(at, user, "patch", "status", request={"status": {"admissionChecks": [check]}}, **more)
+        metadata = {"resourceVersion": str(self.log.version)}
+        request = {"metadata": metadata, "status": {"admissionChecks": [check]}}
+        self._workload(at, user, "patch", "status", request=request, **more)
         return self
 
     def admitted(self, at: float) -> Job:

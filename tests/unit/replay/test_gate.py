@@ -76,6 +76,53 @@ def test_a_ready_that_the_server_refused_proves_nothing() -> None:
     assert len(reasons(log)) == 1
 
 
+def test_a_dry_run_neither_proves_nor_forges_anything() -> None:
+    log = Log()
+    job = Job(log).submitted().released(1).reserved(2, SPOT)
+    before = dict(job.status)
+    job.ready(3, user=USER)
+    log.lines[-1] = json.dumps({**json.loads(log.lines[-1]), "requestURI": "/apis?force=true&dryRun=All"}) + "\n"
+    job.status = before
+    assert proof(log) == GateProof(pods=0, jobs=0, unproven=(), forged=())
+
+
+def test_a_workload_whose_answer_is_metadata_alone_is_passed_over() -> None:
+    log = Log()
+    job = Job(log).submitted().burst(1)
+    reference = {"apiGroup": "kueue.x-k8s.io", "resource": "workloads", "namespace": "vision", "name": job.name}
+    answer = {"kind": "PartialObjectMetadata", "metadata": {"name": job.name, "resourceVersion": "999"}}
+    log.write(9, "system:kube-controller-manager", "patch", reference, response=answer)
+    assert proof(log) == GateProof(pods=1, jobs=1, unproven=(), forged=())
+
+
+def test_a_ready_of_an_agent_that_was_killed_before_the_answer_is_proven_by_what_others_see() -> None:
+    log = Log()
+    Job(log).submitted().released(1).reserved(2, SPOT).ready(3, code=504).admitted(4).pod(5, SPOT)
+    assert proof(log) == GateProof(pods=1, jobs=1, unproven=(), forged=())
+
+
+def test_a_ready_that_was_never_seen_proves_nothing_even_if_the_agent_asked_for_it() -> None:
+    log = Log()
+    job = Job(log).submitted().released(1).reserved(2, SPOT)
+    before = dict(job.status)
+    job.ready(3, code=504)
+    job.status = before
+    job.admitted(4).pod(5, SPOT)
+    assert len(reasons(log)) == 1
+
+
+def test_a_user_who_is_cut_off_is_not_the_agent() -> None:
+    log = Log()
+    Job(log).submitted().released(1).reserved(2, SPOT).ready(3, user=USER, code=504).admitted(4).pod(5, SPOT)
+    assert len(proof(log).forged) == 1
+
+
+def test_a_release_by_an_agent_that_was_killed_before_the_answer_counts() -> None:
+    log = Log()
+    Job(log).submitted().released(1, code=504).reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
+    assert reasons(log) == []
+
+
 def test_a_ready_from_before_the_reservation_does_not_count() -> None:
     log = Log()
     job = Job(log).submitted().released(1).ready(2)

@@ -37,7 +37,8 @@ LONGEST_DELAY_SECONDS = 2.0
 STALE_WRITE_ATTEMPTS = 8
 
 _BUSY = frozenset({HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.GATEWAY_TIMEOUT})
-_DROPPED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
+# The API server closes connections that were idle for 90 s; over TLS that shows as an unexpected end.
+_DROPPED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError, ssl.SSLEOFError)
 
 
 @dataclass(frozen=True)
