@@ -61,9 +61,10 @@ class Queues(Component):
             twin = self.kubernetes(
                 f"burst-queue-{team}", burst_cluster_queue(fleet, team), depends_on=[cohort, self.gate]
             )
-            # Deleted no later than the queues, since Kueue keeps a ClusterQueue until the jobs in it are gone.
+            # Pulumi deletes layer by layer; without the gate here the namespace would go a layer after the twin, which
+            # Kueue keeps until the jobs in the namespace are gone.
             role = f"namespace-{team}"
-            namespace = self.kubernetes(role, namespaces[role], depends_on=[queue], **keeps_data(fleet))
+            namespace = self.kubernetes(role, namespaces[role], depends_on=[queue, self.gate], **keeps_data(fleet))
             for role, suffix, target in (("local-queue", "", queue), ("local-burst-queue", BURST_SUFFIX, twin)):
                 self.kubernetes(f"{role}-{team}", local_queue(fleet, team, suffix), depends_on=[namespace, target])
         self.register_outputs({})
