@@ -67,6 +67,15 @@ class KubeClient:
         self._watches: set[socket.socket] = set()
         self._gave_up = False
 
+    def find(self, path: str) -> Mapping[str, Any] | None:
+        """The object at a path, or None."""
+        try:
+            return self.request("GET", path).body
+        except ServerRefused as refusal:
+            if refusal.is_missing:
+                return None
+            raise
+
     def request(
         self,
         method: str,

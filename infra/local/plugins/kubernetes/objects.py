@@ -125,12 +125,7 @@ class Objects:
 
     def get(self, path: str) -> Mapping[str, Any] | None:
         """The object at a path, or None."""
-        try:
-            return self._client.request("GET", path).body
-        except ServerRefused as refusal:
-            if refusal.is_missing:
-                return None
-            raise
+        return self._client.find(path)
 
     def apply(
         self,

@@ -108,7 +108,7 @@ class Waiter:
             remaining = deadline - time.monotonic()
             if remaining <= 0 or self._client.cancelled.wait(min(RENEW_SECONDS, remaining)):
                 return
-            current = self._get(path)
+            current = self._client.find(path)
         yield None
 
     def _changes(self, path: str, current: Mapping[str, Any], deadline: float) -> Iterator[Mapping[str, Any] | None]:
@@ -128,14 +128,6 @@ class Waiter:
                 raise
         except (Cancelled, ServerUnreachable):
             return  # the caller asks for the object again, which tells a lost connection from a lost server
-
-    def _get(self, path: str) -> Mapping[str, Any] | None:
-        try:
-            return self._client.request("GET", path).body
-        except ServerRefused as refusal:
-            if refusal.is_missing:
-                return None
-            raise
 
     def _raise_if_cancelled(self, message: str) -> None:
         if self._client.cancelled.is_set():
