@@ -50,11 +50,21 @@ class Children:
     def start(
         self, command: list[str], folder: str, environment: Mapping[str, str], *, piped: bool
     ) -> subprocess.Popen[bytes]:
-        """Start one child; `piped` keeps its output for the caller, otherwise it shares ours."""
+        """Start one child; `piped` keeps its output for the caller, otherwise it shares ours.
+
+        The child has a process group of its own. The engine ends a plugin with SIGINT to the plugin's whole group, and
+        a program that was still waiting for its resources would show that as a KeyboardInterrupt of its own making.
+        """
         stream = subprocess.PIPE if piped else None
         with self._lock:
             child = subprocess.Popen(
-                command, cwd=folder, env=dict(environment), stdin=subprocess.DEVNULL, stdout=stream, stderr=stream
+                command,
+                cwd=folder,
+                env=dict(environment),
+                stdin=subprocess.DEVNULL,
+                stdout=stream,
+                stderr=stream,
+                process_group=0,
             )
             self._running.add(child)
         return child
