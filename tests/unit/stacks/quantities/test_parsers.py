@@ -1,4 +1,4 @@
-"""Typed quantities: forgiving in, canonical out."""
+"""Durations, money, memory and names as the rest of the code uses them."""
 
 from __future__ import annotations
 
