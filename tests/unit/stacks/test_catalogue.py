@@ -1,24 +1,202 @@
-"""The shipped tables are whole."""
+"""The shipped tables are whole, plausible, and equal to the data they were made from."""
 
 from __future__ import annotations
 
+import csv
+import gzip
+import json
+import math
+import re
+from collections.abc import Sequence
+from datetime import date
 from decimal import Decimal
+from pathlib import Path
+from typing import Any
 
-from stacks.catalogue import catalogue
-from stacks.quantities import parse_kube_name
+import pytest
+
+from stacks.catalogue import PROVIDERS, GpuModel, InstanceType, MigGeometry, Provenance, catalogue
+from stacks.catalogue.tables import read_table
+
+DATA = Path(__file__).parents[3].parent / "shared" / "data"
+GPUS = list(catalogue().gpus.values())
+TYPES = list(catalogue().instance_types.values())
+MARKETS = {"spot", "on-demand", "reserved", "capacity-block", "flex-start"}
 
 
-def test_every_instance_type_names_a_known_gpu_and_a_price() -> None:
+def data(*parts: str) -> Path:
+    path = DATA.joinpath(*parts)
+    if not path.exists():
+        pytest.skip("the data that the tables were made from are not beside this checkout")
+    return path
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    text = gzip.decompress(path.read_bytes()).decode() if path.suffix == ".gz" else path.read_text()
+    return list(csv.DictReader(line for line in text.splitlines() if not line.startswith("#")))
+
+
+@pytest.mark.parametrize("row", TYPES, ids=lambda row: row.id)
+def test_an_instance_type_is_whole(row: InstanceType) -> None:
+    assert row.gpu in catalogue().gpus
+    assert row.provider in PROVIDERS
+    assert 1 <= row.gpus <= 16
+    assert row.cpus >= row.gpus
+    assert row.memory_gib >= 8 * row.gpus
+    assert row.network_gbps is None or 1 <= row.network_gbps <= 10_000
+    assert row.local_nvme_gb >= 0
+    assert row.efa_interfaces >= 0
+    assert row.markets
+    assert set(row.markets) <= MARKETS
+    assert len(set(row.markets)) == len(row.markets)
+    assert set(row.price_provenance) == set(row.usd_per_hour)
+
+
+def test_rdma_on_aws_needs_an_elastic_fabric_adapter_and_no_other_cloud_has_one() -> None:
+    for row in TYPES:
+        if row.provider == "aws":
+            assert row.efa_interfaces or not row.rdma, row.id
+        else:
+            assert row.efa_interfaces == 0, row.id
+
+
+@pytest.mark.parametrize("row", [row for row in TYPES if row.usd_per_hour], ids=lambda row: row.id)
+def test_a_price_of_a_gpu_hour_is_plausible(row: InstanceType) -> None:
+    for region in row.usd_per_hour:
+        usd = row.usd_per_gpu_hour(region)
+        assert usd is not None
+        assert Decimal("0.3") < usd < 25, (region, usd)
+
+
+def test_a_region_without_a_price_is_not_guessed() -> None:
+    assert catalogue().instance_types["p5.48xlarge"].usd_per_gpu_hour("mars-north-1") is None
+    assert catalogue().instance_types["p5e.48xlarge"].usd_per_hour == {}
+
+
+def test_every_row_says_where_it_comes_from_and_no_date_lies_ahead() -> None:
     known = catalogue()
-    for row in known.instance_types.values():
-        assert row.gpu in known.gpus, row
-        assert row.gpus > 0
-        assert row.cpus >= row.gpus
-        assert all(Decimal("0.1") < price < 500 for price in row.usd_per_hour.values()), row
+    prices = [price for row in TYPES for price in row.price_provenance.values()]
+    geometries = [gpu.mig for gpu in GPUS if gpu.mig]
+    groups: tuple[Sequence[GpuModel | InstanceType | MigGeometry | Provenance], ...] = (
+        GPUS,
+        TYPES,
+        geometries,
+        prices,
+        list(known.tables.values()),
+    )
+    named = [(row.source, row.as_of) for group in groups for row in group]
+    for source, as_of in named:
+        assert len(source) > 10, source
+        assert date(2025, 1, 1) < as_of <= date.today(), source
+    assert set(known.tables) == {"gpus", "mig", *PROVIDERS}
+    assert known.prices_as_of == min(price.as_of for price in prices)
+
+
+def test_a_row_or_a_price_with_a_source_of_its_own_keeps_it() -> None:
+    row = catalogue().instance_types["g7.2xlarge"]
+    table = catalogue().tables["aws"]
+    assert row.source != table.source
+    assert row.as_of == table.as_of
+    assert row.price_provenance["us-east-1"].as_of == date(2026, 7, 20)
+    assert catalogue().instance_types["g6.xlarge"].price_provenance["us-east-1"].as_of == date(2026, 7, 6)
 
 
 def test_short_gpu_names_are_distinct_and_fit_into_kubernetes_names() -> None:
-    names = [gpu.name for gpu in catalogue().gpus.values()]
+    names = [gpu.name for gpu in GPUS]
     assert len(set(names)) == len(names)
+    assert all(gpu.name not in catalogue().gpus or gpu.name == gpu.id for gpu in GPUS)
     for name in names:
-        parse_kube_name(f"{name}-aws-on-demand")
+        assert re.fullmatch(r"[a-z0-9][-a-z0-9]{0,61}[a-z0-9]", f"{name}-aws-capacity-block")
+
+
+def test_names_that_fleets_already_use_stay() -> None:
+    kept = {
+        "a100-sxm-40gb": "a100-40gb",
+        "a100-sxm-80gb": "a100",
+        "h100-sxm-80gb": "h100",
+        "h200-sxm-141gb": "h200",
+        "l4-24gb": "l4",
+    }
+    assert {key: catalogue().gpus[key].name for key in kept} == kept
+
+
+@pytest.mark.parametrize("gpu", GPUS, ids=lambda gpu: gpu.id)
+def test_a_gpu_model_is_whole_and_its_id_ends_with_its_memory(gpu: GpuModel) -> None:
+    assert gpu.id.endswith(f"-{gpu.memory_gib}gb")
+    assert gpu.vendor == "nvidia"
+    assert gpu.sms is None or 20 <= gpu.sms <= 200
+    assert 0.05 <= gpu.relative_speed <= 3
+    assert hash(gpu) == hash(gpu)
+
+
+def test_h100_sxm_is_the_measure_of_speed() -> None:
+    assert catalogue().gpus["h100-sxm-80gb"].relative_speed == 1
+    assert catalogue().gpus["a100-sxm-80gb"].relative_speed == pytest.approx(0.315, abs=0.001)
+
+
+WITH_MIG = [gpu for gpu in GPUS if gpu.mig]
+
+
+@pytest.mark.parametrize("gpu", WITH_MIG, ids=lambda gpu: gpu.id)
+def test_mig_profiles_stay_on_the_line_and_are_named_after_their_memory(gpu: GpuModel) -> None:
+    assert gpu.mig is not None
+    for name, profile in gpu.mig.profiles.items():
+        assert name == profile.name
+        assert all(0 <= start <= gpu.mig.units - profile.size for start in profile.starts)
+        assert list(profile.starts) == sorted(set(profile.starts))
+        assert 1 <= profile.max_count <= len(profile.starts)
+        assert profile.sms is None or gpu.sms is None or profile.sms <= gpu.sms
+        assert 0 <= profile.media <= gpu.mig.media_engines
+        # go-nvlib: eighths of the memory, rounded up; their size in GB, rounded half up.
+        eighths = math.ceil(8 * profile.size / gpu.mig.units)
+        assert f".{math.floor(eighths / 8 * gpu.memory_gib + 0.5)}gb" in name
+
+
+def test_which_models_have_mig() -> None:
+    without = {gpu.name for gpu in GPUS if gpu.mig is None}
+    assert without == {"v100", "t4", "a10g", "l4", "l40s"}
+
+
+def test_every_geometry_belongs_to_a_gpu_of_the_catalogue() -> None:
+    document = read_table("mig")
+    assert set(document["types"]) <= set(catalogue().gpus)
+    assert {row["family"] for row in document["types"].values()} == set(document["families"])
+
+
+def test_aws_rows_equal_the_data_they_were_made_from() -> None:
+    known: dict[str, Any] = json.loads(data("aws-gpu-instance-types", "instance_types.json").read_text())
+    prices = {row["instance_type"]: row["usd_per_hour"] for row in rows(data("aws-gpu-ondemand", "ondemand.csv"))}
+    whole = {name for name, row in known.items() if "nvidia.com/gpu" in row["resources"]}
+    ours = {row.id: row for row in TYPES if row.provider == "aws"}
+
+    assert {name for name in whole if not name.startswith("g5g.")} == {n for n in ours if not n.startswith("g7.")}
+    for name in whole & set(ours):
+        label = {key.rpartition("/")[2]: value for key, value in known[name]["labels"].items()}
+        row = ours[name]
+        assert row.cpus == int(label["instance-cpu"]), name
+        assert row.memory_gib == int(label["instance-memory"]) / 1024, name
+        assert row.gpus == int(label["instance-gpu-count"]) == int(known[name]["resources"]["nvidia.com/gpu"]), name
+        assert row.network_gbps == int(label["instance-network-bandwidth"]) / 1000, name
+        assert row.local_nvme_gb == int(label.get("instance-local-nvme", 0)), name
+        assert row.efa_interfaces == int(known[name]["resources"].get("vpc.amazonaws.com/efa", 0)), name
+        assert row.usd_per_hour == ({"us-east-1": Decimal(prices[name])} if name in prices else {}), name
+
+
+def test_gcp_prices_are_the_last_of_the_history() -> None:
+    last: dict[tuple[str, str], str] = {}
+    for snapshot in rows(data("gcp-gpu-price-history", "americas.csv.gz")):
+        last[snapshot["machine_type"], snapshot["region"]] = snapshot["usd_hour_ondemand"]
+    ours = {row.id: row for row in TYPES if row.provider == "gcp"}
+
+    for name, row in ours.items():
+        expected = {region: Decimal(usd) for (kind, region), usd in last.items() if kind == name and usd}
+        assert row.usd_per_hour == expected, name
+    assert {name for name, _ in last} - set(ours) == {f"g4-standard-{size}" for size in (6, 12, 24)}
+
+
+def test_gcp_types_that_are_not_sold_on_demand_say_so() -> None:
+    known = catalogue().instance_types
+    for size in (1, 2, 4):
+        assert known[f"a3-highgpu-{size}g"].markets == ("spot", "flex-start")
+    assert known["a4x-highgpu-4g"].markets == ("reserved",)
+    assert "on-demand" in known["a3-highgpu-8g"].markets
