@@ -9,7 +9,7 @@ import pulumi
 from pulumi.runtime.config import is_config_secret
 
 from infra.program import build
-from stacks.load import KEY, ConfigError, load_stack
+from stacks.load import KEY, ConfigError, read_stack
 
 
 def main() -> None:
@@ -24,10 +24,12 @@ def main() -> None:
         raise pulumi.RunError(f"{relative}: {KEY} holds an encrypted value; make it a sibling secret and name it")
     try:
         file = Path(pulumi.get_root_directory()) / relative
-        fleet = load_stack(file, config.get_object("fleet"), display=str(relative))
+        reading = read_stack(file, config.get_object("fleet"), display=str(relative))
     except ConfigError as error:
         raise pulumi.RunError(f"the fleet file is wrong\n{error}") from None
-    for name, value in asdict(build(fleet, config)).items():
+    for warning in reading.warnings:
+        pulumi.log.warn(str(warning))
+    for name, value in asdict(build(reading.fleet, config)).items():
         pulumi.export(name, value)
 
 

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from difflib import get_close_matches
+from typing import Final
 
-_MOST_LISTED = 12
+_MOST_LISTED: Final = 20  # names; nobody reads a longer list to the end
+
+
+def nearest(wrong: str, known: Iterable[str]) -> list[str]:
+    """The known name that was probably meant, or nothing."""
+    by_folded = {name.lower(): name for name in known}
+    return [by_folded[near] for near in get_close_matches(wrong.lower(), by_folded, n=1)]
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """The end of a message: the nearest known name, or the known names where none is near."""
-    names = sorted(known)
-    by_folded = {name.lower(): name for name in names}
-    if near := get_close_matches(wrong.lower(), by_folded, n=1):
-        return f"; did you mean {by_folded[near[0]]}?"
+    """The end of a message: the nearest known name, or the known names where none is near and they are few.
+
+    Names stay in their order; those of a set, which has none, are sorted.
+    """
+    names = sorted(known) if isinstance(known, set | frozenset) else list(dict.fromkeys(known))
+    for near in nearest(wrong, names):
+        return f"; did you mean {near}?"
     if not names:
         return "; none is defined"
-    more = f" and {len(names) - _MOST_LISTED} more" if len(names) > _MOST_LISTED else ""
-    return f"; known: {', '.join(names[:_MOST_LISTED])}{more}"
+    return f"; known: {', '.join(names)}" if len(names) <= _MOST_LISTED else ""

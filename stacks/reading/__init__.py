@@ -1,0 +1,1 @@
+"""How `stacks.load` reads a file: text to nodes, nodes to values, values to models, errors to places and words."""
