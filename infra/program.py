@@ -15,7 +15,8 @@ from components.kubernetes.admission import AdmissionPolicies
 from components.kubernetes.agent import Agent
 from components.kubernetes.kueue import Queues
 from components.onprem.nodepool import OnPremNodePool
-from stacks.clusters import Cluster, KubeconfigContext, KubeconfigSecret
+from infra.coverage import parts_without_components
+from stacks.clusters import Cluster, ExistingCluster, KubeconfigContext, KubeconfigSecret
 from stacks.fleet import Fleet
 from stacks.labels import GATE_NAME, SYSTEM_NAMESPACE
 
@@ -31,9 +32,16 @@ class Outputs:
 
 
 def build(fleet: Fleet, secrets: pulumi.Config) -> Outputs:
-    """Declare every resource of the fleet; `secrets` resolves the names of sibling secrets."""
-    [(cluster_name, cluster)] = fleet.clusters.items()
-    provider = _provider(cluster_name, cluster, secrets)
+    """Declare every resource of the fleet; `secrets` resolves the names of sibling secrets.
+
+    Raises:
+        pulumi.RunError: the file asks for a part that has no component yet; nothing is declared then.
+    """
+    if missing := parts_without_components(fleet):
+        listed = "\n".join(f"  {part}" for part in missing)
+        raise pulumi.RunError(f"these parts can be checked and planned, but not deployed yet:\n{listed}")
+    cluster_name = fleet.home_name
+    provider = _provider(cluster_name, fleet.home, secrets)
     options = pulumi.ResourceOptions(provider=provider)
     for pool_name, pool in fleet.onprem_pools.items():
         if pool.node_names:
@@ -50,6 +58,8 @@ def build(fleet: Fleet, secrets: pulumi.Config) -> Outputs:
 
 
 def _provider(name: str, cluster: Cluster, secrets: pulumi.Config) -> Provider:
+    if not isinstance(cluster, ExistingCluster):
+        raise TypeError(f"no component makes clusters of kind {cluster.kind}")
     match cluster.kubeconfig:
         case KubeconfigSecret(secret=secret):
             return Provider(name, kubeconfig=secrets.require_secret(secret))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from pydantic import Field, field_validator
 
 from stacks.model import Model
-from stacks.quantities import PositiveDuration
+from stacks.quantities import KubeDnsName, PositiveDuration
+
+_IMAGE: Final = r"^[\w.-]+(:[0-9]+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$"
+"""Registry with port, repository, tag, digest; whether it is pinned is a rule."""
 
 
 class VolumeLedger(Model):
@@ -17,10 +20,10 @@ class VolumeLedger(Model):
     kind: Literal["volume"]
     """`volume`."""
 
-    size: Annotated[str, Field(pattern=r"^[1-9][0-9]*(Mi|Gi|Ti)$")] = "1Gi"
+    size: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}(Mi|Gi|Ti)$", examples=["1Gi"])] = "1Gi"
     """Size of the claim. An entry is about 1 KiB; 1Gi lasts for a million bursts."""
 
-    storage_class: str | None = None
+    storage_class: KubeDnsName | None = None
     """StorageClass of the claim. Default: the cluster's default class."""
 
 
@@ -30,7 +33,7 @@ class ObjectStoreLedger(Model):
     kind: Literal["object-store"]
     """`object-store`."""
 
-    url: Annotated[str, Field(pattern=r"^(s3|gs|az)://[^/?#@]+(/[^?#]*)?$")]
+    url: Annotated[str, Field(pattern=r"^(s3|gs|az)://[^/?#@\s]+(/[^?#\s]*)?$", examples=["s3://acme-gpufleet/ledger"])]
     """Bucket and prefix, e.g. `s3://acme-gpufleet/ledger`. Credentials come from the agent's identity."""
 
 
@@ -41,10 +44,12 @@ Ledger = Annotated[VolumeLedger | ObjectStoreLedger, Field(discriminator="kind")
 class Agent(Model):
     """The agent that releases jobs to the cloud and answers the gate."""
 
-    image: str = "ghcr.io/gpufleet/agent:0.1.0"
+    image: Annotated[str, Field(pattern=_IMAGE, examples=["ghcr.io/gpufleet/agent:0.1.0"])] = (
+        "ghcr.io/gpufleet/agent:0.1.0"
+    )
     """Container image. Pin a tag or digest; `latest` is refused."""
 
-    replicas: Annotated[int, Field(ge=1, le=5)] = 1
+    replicas: Annotated[int, Field(strict=True, ge=1, le=5)] = 1
     """How many run; one leads, the others stand by."""
 
     interval: PositiveDuration = timedelta(seconds=5)
@@ -60,6 +65,6 @@ class Agent(Model):
     ledger: Ledger = VolumeLedger(kind="volume")
     """Where the ledger is kept."""
 
-    replay_speed: Annotated[float, Field(ge=1, le=3_600)] = 1.0
+    replay_speed: Annotated[float, Field(strict=True, ge=1, le=3_600)] = 1.0
     """How many seconds of fleet time pass in each real second. Only for replays on a cluster of fake nodes;
     must stay 1 wherever money is real, since waits and costs are multiplied by it."""

@@ -14,9 +14,8 @@ from pydantic import Field
 
 from stacks.agent import Ledger, ObjectStoreLedger
 from stacks.burst import WaitPolicy
-from stacks.flavors import burst_flavors, flavors_of_pools
 from stacks.fleet import Fleet
-from stacks.labels import BURST_SUFFIX, GATE_NAME
+from stacks.labels import BURST_SUFFIX, GATE_NAME, GPU_RESOURCE
 from stacks.model import Model
 from stacks.quantities import GpuCount, PositiveDuration, Usd
 from stacks.teams import Budget
@@ -131,14 +130,15 @@ def agent_config(fleet: Fleet) -> AgentConfig:
         gate=GATE_NAME,
         flavors={
             flavor.name: FlavorConfig(
-                gpus=flavor.gpus,
+                gpus=flavor.devices[GPU_RESOURCE],
                 gpus_per_node=flavor.gpus_per_node,
                 cloud=flavor.cloud,
                 usd_per_gpu_hour=flavor.usd_per_gpu_hour,
             )
-            for flavor in flavors_of_pools(fleet.pools).values()
+            for flavor in fleet.flavors.values()
+            if GPU_RESOURCE in flavor.devices  # slices are queued by Kueue alone; the agent routes whole GPUs
         },
-        burst_order=tuple(flavor.name for flavor in burst_flavors(fleet.pools, fleet.burst.order)),
+        burst_order=tuple(flavor.name for flavor in fleet.burst_flavors),
         teams={
             name: TeamConfig(
                 namespace=team.namespace or name,

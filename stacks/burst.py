@@ -61,11 +61,21 @@ WaitPolicy = Annotated[ConstantWait | PerGpuWait | ComputeWait, Field(discrimina
 """How long a job waits before it may go to the cloud, told apart by `kind`."""
 
 
+class BurstData(Model):
+    """The data that a burst job needs where it runs."""
+
+    link: str
+    """The link it crosses, by name."""
+
+    max_staging: PositiveDuration
+    """Longest copy that is worth waiting for; a job whose data takes longer stays local."""
+
+
 class Burst(Model):
     """The burst rule of the fleet: local first; cloud when the wait is over and the budget allows; otherwise queue."""
 
     policy: WaitPolicy
-    """How long a job waits for local GPUs. A class's `max_wait` bounds it from above."""
+    """How long a job waits for local GPUs. A class's `max_wait` bounds it from above. Default: the preset's."""
 
     order: Annotated[tuple[KubeName, ...], Field(min_length=1)]
     """Cloud pools in the order they are tried, cheapest first as a rule."""
@@ -75,3 +85,6 @@ class Burst(Model):
 
     expected_runtime: PositiveDuration = timedelta(hours=1)
     """What to assume of a job that neither says nor has a class that says how long it runs."""
+
+    data: BurstData | None = None
+    """How burst jobs reach their data. Default: it is there already, e.g. in an object store."""

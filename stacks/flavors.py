@@ -1,25 +1,26 @@
-"""Flavors, derived from the pools: GPU model × location [× market].
+"""Flavors, derived from the pools: GPU model [× partitioned] × location [× market].
 
 Teams' quotas name flavors and not pools, so that a second rack of the same GPUs changes no team.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
 from stacks.catalogue import catalogue
-from stacks.labels import FLAVOR_LABEL
-from stacks.pools import CloudPool, OnPremPool, Pool
+from stacks.labels import FLAVOR_LABEL, GPU_RESOURCE
+from stacks.pools import CloudPool, GkePool, OnPremPool, PartitionedPool, Pool
 
 
 @dataclass(frozen=True, slots=True)
 class Flavor:
     """One kind of GPU in one place: what Kueue calls a ResourceFlavor.
 
-    `gpus`, `cpus` (cores) and `memory` (bytes) are the sums over its pools; `gpus_per_node` and `usd_per_gpu_hour` are
-    the largest of them.
+    `gpus`, `cpus` (cores), `memory` (bytes) and `devices` (what pods can ask for, by resource name) are the sums over
+    its pools; `gpus_per_node` and `usd_per_gpu_hour` are the largest of them.
     """
 
     name: str
@@ -30,8 +31,13 @@ class Flavor:
     gpus_per_node: int
     cpus: int
     memory: int
+    devices: Mapping[str, int]
     usd_per_gpu_hour: Decimal
     pools: tuple[str, ...]
+
+    def devices_of(self, resource: str, gpus: int) -> int:
+        """How many of a device the first so many of its GPUs stand for, rounded down."""
+        return self.devices.get(resource, 0) * gpus // self.gpus if self.gpus else 0
 
     @property
     def cloud(self) -> bool:
@@ -45,10 +51,14 @@ class Flavor:
 
 
 def flavor_name(pool: Pool) -> str:
-    """The flavor a pool belongs to, e.g. `h100-onprem` or `h100-aws-spot`."""
-    parts = [catalogue().gpus[pool.gpu].name, pool.location]
+    """The flavor a pool belongs to, e.g. `h100-onprem`, `a100-40gb-mig-onprem` or `h100-aws-spot`."""
+    parts = [catalogue().gpus[pool.gpu].name]
+    if isinstance(pool, PartitionedPool) and pool.partitioned:
+        parts.append("mig" if pool.mig else "shared")
     if isinstance(pool, CloudPool):
-        parts.append(pool.market)
+        parts += [pool.flavor_location, pool.market]
+    else:
+        parts.append(pool.location)
     return "-".join(parts)
 
 
@@ -61,22 +71,53 @@ def flavors_of_pools(pools: Mapping[str, Pool]) -> dict[str, Flavor]:
     return flavors
 
 
-def burst_flavors(pools: Mapping[str, Pool], order: Sequence[str]) -> list[Flavor]:
-    """The cloud flavors in the order they are tried, given the order of the pools."""
-    flavors = flavors_of_pools(pools)
-    return [flavors[name] for name in dict.fromkeys(flavor_name(pools[pool]) for pool in order)]
-
-
 def _flavor_of(name: str, pool: Pool) -> Flavor:
     if isinstance(pool, OnPremPool):
-        market, cpus, memory = None, pool.nodes * pool.cpus_per_node, pool.nodes * pool.memory_per_node
-        price = pool.usd_per_gpu_hour
+        market, price = None, pool.usd_per_gpu_hour
+        cpus, memory = pool.nodes * pool.cpus_per_node, pool.nodes * pool.memory_per_node
     else:
         market, price = pool.market, pool.price
         cpus, memory = int(pool.gpus * pool.cpus_per_gpu), pool.gpus * pool.memory_per_gpu
     return Flavor(
-        flavor_name(pool), pool.gpu, pool.location, market, pool.gpus, pool.gpus_per_node, cpus, memory, price, (name,)
+        flavor_name(pool),
+        pool.gpu,
+        pool.flavor_location if isinstance(pool, CloudPool) else pool.location,
+        market,
+        pool.gpus,
+        pool.gpus_per_node,
+        cpus,
+        memory,
+        _devices(pool),
+        price,
+        (name,),
     )
+
+
+def _devices(pool: Pool) -> dict[str, int]:
+    """What the device plugin offers on the pool's nodes, by the resource names of its documentation."""
+    if not isinstance(pool, PartitionedPool) or not pool.partitioned:
+        return {GPU_RESOURCE: pool.gpus}
+    nodes = pool.gpus // pool.gpus_per_node
+    if isinstance(pool, GkePool):  # GKE calls slices and shares whole GPUs; node labels tell them apart
+        per_node = sum(pool.mig.slices.values()) if pool.mig else pool.gpus_per_node
+        return {GPU_RESOURCE: nodes * per_node * (pool.sharing.replicas if pool.sharing else 1)}
+    if pool.mig is None:
+        devices = Counter({GPU_RESOURCE: pool.gpus})
+    else:
+        slices, whole = pool.mig.slices, pool.gpus_per_node - pool.mig.gpus
+        single = pool.mig.strategy == "single"
+        devices = Counter()
+        for profile, count in slices.items():
+            devices[GPU_RESOURCE if single else _slice_resource(profile)] += nodes * count
+        if whole:
+            devices[GPU_RESOURCE] += nodes * whole
+    if pool.sharing is None:
+        return dict(devices)
+    return {f"{resource}.shared": count * pool.sharing.replicas for resource, count in devices.items()}
+
+
+def _slice_resource(profile: str) -> str:
+    return f"nvidia.com/mig-{profile.replace('+', '.')}"
 
 
 def _merged(left: Flavor, right: Flavor) -> Flavor:
@@ -89,6 +130,7 @@ def _merged(left: Flavor, right: Flavor) -> Flavor:
         max(left.gpus_per_node, right.gpus_per_node),
         left.cpus + right.cpus,
         left.memory + right.memory,
+        {name: left.devices.get(name, 0) + right.devices.get(name, 0) for name in {**left.devices, **right.devices}},
         max(left.usd_per_gpu_hour, right.usd_per_gpu_hour),
         left.pools + right.pools,
     )

@@ -59,8 +59,9 @@ class Team(Model):
     lend: dict[str, GpuCount] = Field(default_factory=dict)
     """Most of its own idle GPUs of a flavor that the team lends. Default: all."""
 
-    weight: Annotated[float, Field(gt=0, le=1_000)] = 1.0
-    """Share against other teams when several borrow the same idle GPUs."""
+    weight: Annotated[float, Field(strict=True, gt=0, le=1_000)] = 1.0
+    """Share against other teams when several borrow the same idle GPUs. Takes effect where fair sharing is switched on
+    in Kueue's own configuration."""
 
     max_burst_gpus: GpuCount | None = None
     """Most cloud GPUs that the team may hold at once. Default: the pools' own limits."""
@@ -73,7 +74,7 @@ class Team(Model):
         for flavor, lent in self.lend.items():
             if lent > self.quota.get(flavor, 0):
                 raise ValueError(
-                    f"lend {flavor}: {lent} is more than the quota of {self.quota.get(flavor, 0)}; lend at most that"
+                    f"lend.{flavor}: {lent} is more than the quota of {self.quota.get(flavor, 0)}; lend at most that"
                 )
         return self
 
@@ -86,4 +87,4 @@ def check_team_name(name: str, team: Team) -> None:
     if len(name) > _LONGEST_NAME:
         raise ValueError(f"a team's name has at most {_LONGEST_NAME} characters; {name} has {len(name)}")
     if name.endswith(BURST_SUFFIX):
-        raise ValueError(f"team {name}: a name may not end with '{BURST_SUFFIX}', which names burst twins")
+        raise ValueError(f"a name may not end with '{BURST_SUFFIX}', which names burst twins")

@@ -12,25 +12,24 @@ It does not install Kueue, and sets no field that Kueue or the agent writes.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 from typing import Any, Final
 
 import pulumi
 
 from components.base import Component, keeps_data
 from components.names import Manifest, cohort_of, manifest, team_cohort_of
-from stacks.flavors import Flavor, burst_flavors, flavors_of_pools
+from stacks.flavors import Flavor
 from stacks.fleet import Fleet
 from stacks.labels import (
     BURST_SUFFIX,
     BURST_TAINT,
     GATE_CONTROLLER,
     GATE_NAME,
-    GPU_RESOURCE,
     MANAGED_LABEL,
     TEAM_LABEL,
 )
 from stacks.quantities import format_memory
-from stacks.teams import Team
 
 API: Final = "kueue.x-k8s.io/v1beta2"
 
@@ -109,7 +108,7 @@ def priority_classes(fleet: Fleet) -> dict[str, Manifest]:
 
 def resource_flavors(fleet: Fleet) -> dict[str, Manifest]:
     """One ResourceFlavor per flavor; only cloud flavors tolerate the burst taint."""
-    return {f"flavor-{flavor.name}": _resource_flavor(flavor) for flavor in flavors_of_pools(fleet.pools).values()}
+    return {f"flavor-{flavor.name}": _resource_flavor(flavor) for flavor in fleet.flavors.values()}
 
 
 def _resource_flavor(flavor: Flavor) -> Manifest:
@@ -130,17 +129,18 @@ def admission_check() -> Manifest:
 
 def organization_cohort(fleet: Fleet) -> Manifest:
     """The root: the cloud caps. Local quota stands with the teams, so that changing one team's changes one object."""
-    flavors = [_quota(flavor, flavor.gpus) for flavor in _offered(fleet) if flavor.cloud]
-    return manifest(API, "Cohort", cohort_of(fleet.organization), spec={"resourceGroups": _group(flavors)})
+    covered = _covered(fleet)
+    quotas = [_quota(flavor, covered, flavor.gpus) for flavor in _offered(fleet) if flavor.cloud]
+    return manifest(API, "Cohort", cohort_of(fleet.organization), spec={"resourceGroups": _group(covered, quotas)})
 
 
 def team_cohort(fleet: Fleet, name: str) -> Manifest:
     """A team's share: its local quota, what it may borrow and lends, and how much of the cloud it may hold."""
-    team = fleet.teams[name]
+    team, covered = fleet.teams[name], _covered(fleet)
     spec = {
         "parentName": cohort_of(fleet.organization),
-        "fairSharing": {"weight": f"{team.weight:g}"},
-        "resourceGroups": _group([_team_quota(flavor, team) for flavor in _offered(fleet)]),
+        "fairSharing": {"weight": f"{Decimal(repr(team.weight)).normalize():f}"},
+        "resourceGroups": _group(covered, [_team_quota(fleet, name, flavor, covered) for flavor in _offered(fleet)]),
     }
     return manifest(API, "Cohort", team_cohort_of(fleet.organization, name), labels={TEAM_LABEL: name}, spec=spec)
 
@@ -180,48 +180,81 @@ def local_queue(fleet: Fleet, team: str, suffix: str) -> Manifest:
 
 
 def _offered(fleet: Fleet) -> list[Flavor]:
-    local = [flavor for flavor in flavors_of_pools(fleet.pools).values() if not flavor.cloud]
-    return local + burst_flavors(fleet.pools, fleet.burst.order)
+    local = [flavor for flavor in fleet.flavors.values() if not flavor.cloud]
+    return [*local, *fleet.burst_flavors]
 
 
 def _queue_spec(fleet: Fleet, team: str, flavors: list[Flavor]) -> dict[str, Any]:
-    return {
+    covered = _covered(fleet)
+    spec: dict[str, Any] = {
         "cohortName": team_cohort_of(fleet.organization, team),
         "namespaceSelector": {"matchLabels": {TEAM_LABEL: team}},
         "queueingStrategy": "BestEffortFIFO",
         "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
-        "resourceGroups": _group([_quota(flavor, 0) for flavor in flavors]),
     }
+    if flavors:  # a fleet without a rack has no local flavor, and Kueue refuses a group without flavors
+        spec["resourceGroups"] = _group(covered, [_quota(flavor, covered, 0) for flavor in flavors])
+    return spec
 
 
-def _group(flavors: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"coveredResources": ["cpu", "memory", GPU_RESOURCE], "flavors": flavors}]
+def _covered(fleet: Fleet) -> list[str]:
+    """Every resource that some flavor of the queues has. Kueue wants all flavors of a group to name the same."""
+    devices = {name for flavor in _offered(fleet) for name in flavor.devices}
+    return ["cpu", "memory", *sorted(devices)]
 
 
-def _team_quota(flavor: Flavor, team: Team) -> dict[str, Any]:
+def _group(covered: list[str], quotas: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{"coveredResources": covered, "flavors": quotas}]
+
+
+def _team_quota(fleet: Fleet, name: str, flavor: Flavor, covered: list[str]) -> dict[str, Any]:
+    team = fleet.teams[name]
     if flavor.cloud:
-        return _quota(flavor, 0, borrow=team.max_burst_gpus)
-    owned = team.quota.get(flavor.name, 0)
-    return _quota(flavor, owned, borrow=team.borrow.get(flavor.name), lend=team.lend.get(flavor.name))
+        return _quota(flavor, covered, 0, borrow=team.max_burst_gpus)
+    return _quota(
+        flavor,
+        covered,
+        team.quota.get(flavor.name, 0),
+        before=sum(other.quota.get(flavor.name, 0) for key, other in fleet.teams.items() if key < name),
+        borrow=team.borrow.get(flavor.name),
+        lend=team.lend.get(flavor.name),
+    )
 
 
-def _quota(flavor: Flavor, gpus: int, *, borrow: int | None = None, lend: int | None = None) -> dict[str, Any]:
-    """Quota of one flavor; cores and memory go along in proportion to the GPUs."""
-    amounts = {"nominalQuota": gpus, "borrowingLimit": borrow, "lendingLimit": lend}
+def _quota(
+    flavor: Flavor,
+    covered: list[str],
+    gpus: int,
+    *,
+    before: int = 0,
+    borrow: int | None = None,
+    lend: int | None = None,
+) -> dict[str, Any]:
+    """Quota of one flavor in GPUs; cores, memory and slices go along in proportion to them.
+
+    Args:
+        flavor: The flavor.
+        covered: Resources to name.
+        gpus: GPUs that are owned.
+        before: GPUs of the teams whose names come first, so that all teams' slices add up to what there is.
+        borrow: Most GPUs beyond those.
+        lend: Most of those that others may borrow.
+    """
+    amounts = {"borrowingLimit": borrow, "lendingLimit": lend}
     resources: list[dict[str, str]] = []
-    for resource in ("cpu", "memory", GPU_RESOURCE):
+    for resource in covered:
         shares = {field: _share(flavor, resource, count) for field, count in amounts.items() if count is not None}
-        resources.append({"name": resource, **shares})
+        resources.append({"name": resource, "nominalQuota": _share(flavor, resource, gpus, before), **shares})
     return {"name": flavor.name, "resources": resources}
 
 
-def _share(flavor: Flavor, resource: str, gpus: int) -> str:
-    if resource == GPU_RESOURCE:
-        return str(gpus)
+def _share(flavor: Flavor, resource: str, gpus: int, before: int = 0) -> str:
     if not flavor.gpus:
         return "0"
     if resource == "memory":
         return format_memory(flavor.memory * gpus // flavor.gpus)
+    if resource != "cpu":
+        return str(flavor.devices_of(resource, before + gpus) - flavor.devices_of(resource, before))
     # Thousandths of a core, so that shares which make up a whole node add up to all of its cores.
     thousandths = 1_000 * flavor.cpus * gpus // flavor.gpus
     return str(thousandths // 1_000) if thousandths % 1_000 == 0 else f"{thousandths}m"

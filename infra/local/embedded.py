@@ -148,7 +148,7 @@ def kwok_pool(name: str, pool: Pool) -> KwokPool:
                 memory_gib_per_node=pool.memory_per_node // 2**30,
             )
         case CloudPool():
-            count = math.ceil(pool.max_gpus / pool.gpus_per_node)
+            count = math.ceil(pool.gpus / pool.gpus_per_node)
             return KwokPool(
                 name,
                 tuple(f"{name}-{index}" for index in range(count)),

@@ -25,6 +25,10 @@ from tests.conftest import ROOT, Golden
 LOCAL = ROOT / "stacks" / "Pulumi.local.yaml"
 
 
+ENVIRONMENTS = [path.stem.removeprefix("Pulumi.") for path in sorted((ROOT / "stacks").glob("Pulumi.*.yaml"))]
+DEPLOYABLE = ["dev", "hybrid", "local"]
+
+
 @dataclass
 class Recorder(mocks.Mocks):
     """Records every resource as it is registered."""
@@ -152,3 +156,44 @@ def test_the_agent_may_touch_no_secret_no_pod_and_no_quota() -> None:
 
 def test_every_component_module_keeps_its_program_small(repository: Path) -> None:
     assert len((repository / "infra" / "__main__.py").read_text().splitlines()) < 40
+
+
+@pytest.mark.parametrize("environment", DEPLOYABLE)
+def test_an_environment_on_a_cluster_that_is_there_can_be_deployed(recorder: Recorder, environment: str) -> None:
+    pulumi.runtime.set_all_config({"gpufleet:hqKubeconfig": "apiVersion: v1"}, ["gpufleet:hqKubeconfig"])
+    fleet = load_file(ROOT / "stacks" / f"Pulumi.{environment}.yaml")
+    run(fleet)
+    kinds = [resource.typ.rsplit(":", 1)[-1] for resource in recorder.resources]
+    assert kinds.count("ClusterQueue") == 2 * len(fleet.teams)
+
+
+@pytest.mark.parametrize("environment", sorted(set(ENVIRONMENTS) - set(DEPLOYABLE)))
+def test_an_environment_that_needs_more_than_there_are_components_for_declares_nothing(
+    recorder: Recorder, environment: str
+) -> None:
+    with pytest.raises(pulumi.RunError, match="not deployed yet") as refused:
+        run(load_file(ROOT / "stacks" / f"Pulumi.{environment}.yaml"))
+    assert "clusters." in str(refused.value)
+    assert recorder.resources == []
+
+
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
+def test_every_quota_of_every_environment_names_all_resources_that_kueue_wants(environment: str) -> None:
+    fleet = load_file(ROOT / "stacks" / f"Pulumi.{environment}.yaml")
+    for manifest in kueue.manifests(fleet).values():
+        for group in manifest.get("spec", {}).get("resourceGroups", []):
+            assert group["flavors"]
+            for flavor in group["flavors"]:
+                assert [resource["name"] for resource in flavor["resources"]] == group["coveredResources"]
+
+
+def test_a_teams_share_of_a_mig_flavor_is_its_share_of_the_slices() -> None:
+    fleet = load_file(ROOT / "stacks" / "Pulumi.prod.yaml")
+    quota = kueue.team_cohort(fleet, "vision")["spec"]["resourceGroups"][0]["flavors"]
+    [mig] = [flavor for flavor in quota if flavor["name"] == "a100-40gb-mig-onprem"]
+    amounts = {resource["name"]: resource["nominalQuota"] for resource in mig["resources"]}
+    # Four nodes; of the eight GPUs of each, six are cut into 3g+2g+2x1g and two into 7x1g. The team has half of all.
+    assert amounts["nvidia.com/mig-3g.20gb"] == "12"
+    assert amounts["nvidia.com/mig-2g.10gb"] == "12"
+    assert amounts["nvidia.com/mig-1g.5gb"] == str(4 * (6 * 2 + 2 * 7) // 2)
+    assert amounts["nvidia.com/gpu"] == "0"

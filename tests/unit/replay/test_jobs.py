@@ -53,7 +53,7 @@ def test_a_user_may_not_name_cloud_nodes_and_neither_does_the_replay() -> None:
     assert set(pod) == {"restartPolicy", "containers"}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(gpus=st.integers(1, 1_000), run=st.floats(0.001, 3e8), longest=st.floats(0.001, 3e8), speed=st.floats(1, 3_600))
 def test_pods_sum_to_the_gpus_of_the_trace_and_fit_a_node(gpus: int, run: float, longest: float, speed: float) -> None:
     job = job_manifest(replace(JOB, gpus=gpus, run_seconds=run, max_seconds=longest), FLEET, speed, run_id="r1")

@@ -52,7 +52,7 @@ def test_gpus_that_no_team_owns_are_for_all() -> None:
     st.lists(st.tuples(st.integers(0, 8), st.integers(0, 8), st.none() | st.integers(0, 16)), min_size=1, max_size=2),
     st.lists(st.tuples(st.integers(0, 1), st.integers(1, 8)), max_size=12),
 )
-@settings(max_examples=30, deadline=None)  # each example validates a fleet
+@settings(max_examples=30)  # each example validates a fleet
 def test_jobs_let_in_by_the_rule_never_exceed_the_gpus(
     shares: list[tuple[int, int, int | None]], jobs: list[tuple[int, int]]
 ) -> None:

@@ -36,7 +36,7 @@ def test_the_rush_asks_for_more_than_the_local_gpus_and_the_calm_for_less() -> N
     assert calm < 0.75 * 16 < 1.5 * 16 < rush
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(seed=st.integers(), length=st.floats(60, 36_000))
 def test_every_job_arrives_in_time_and_in_order_and_ends_before_its_limit(seed: int, length: float) -> None:
     jobs = synthetic(FLEET, seed=seed, length_seconds=length)
