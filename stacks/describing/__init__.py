@@ -1,0 +1,1 @@
+"""What the models say about themselves: JSON schemas for editors, and the reference of all settings."""
