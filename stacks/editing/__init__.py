@@ -1,0 +1,1 @@
+"""Edits of YAML text that keep its comments and its layout."""
