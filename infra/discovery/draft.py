@@ -1,0 +1,174 @@
+"""Makes findings and answers into the parts of a file that is right: what no validator takes is left out, and said.
+
+Prices are never invented: one that nobody knows is 0 for GPUs of one's own, where it only shows in reports, and keeps a
+rented pool out of the file. Nothing can be spent before a person has set a budget.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from infra.discovery.answers import DEFAULT_REGIONS, Answers, wanted_type
+from infra.discovery.beside import beside, classes_beside, flavors_beside, teams_beside
+from infra.discovery.findings import CLUSTER, Findings, Part
+from infra.discovery.naming import free_name
+from infra.discovery.prices import FREE, priced, usd_text, validated, with_setting
+from infra.discovery.queues import usual_runtime
+from infra.discovery.rented import rented_settings
+from infra.discovery.shares import Allotment
+from stacks.agent_config import AgentConfig
+from stacks.catalogue import catalogue
+from stacks.flavors import flavor_name, flavors_of_pools
+from stacks.pools import CloudPool
+from stacks.quantities import format_duration
+
+DEFAULT_TEAM: Final = "team-a"
+DEFAULT_ORGANIZATION: Final = "my-org"
+
+_CLASSES: Final = (
+    Part("high", {"priority": 1000, "max_wait": "15m"}),
+    Part("normal", {"priority": 100, "default": True}),
+    Part("low", {"priority": 10, "burst": "never"}, {"burst": "waits for GPUs of your own, however long"}),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """The parts of the file, by section."""
+
+    organization: Part
+    cluster: Part
+    pools: tuple[Part, ...]
+    classes: tuple[Part, ...]
+    teams: tuple[Part, ...]
+    burst: Part
+    agent: Part | None
+    preset: str
+    left_out: tuple[str, ...]
+    remarks: tuple[str, ...]
+
+
+def draft(findings: Findings, answers: Answers) -> Draft:
+    """The parts of a file."""
+    deployed, left_out = findings.deployed, list(findings.left_out)
+    parts: dict[str, Part] = {}
+    models: dict[str, Any] = {}
+    for found in findings.pools or _said(answers):
+        part = priced(found, answers, deployed)
+        try:
+            models[found.name] = validated(part)
+            parts[found.name] = part
+        except ValueError as error:
+            price = "; --cloud-usd-per-gpu-hour gives one" if "usd_per_gpu_hour" in str(error) else ""
+            left_out.append(f"pool {found.name} ({' '.join(found.remarks[:1])}): {error}{price}")
+    if not any(isinstance(model, CloudPool) for model in models.values()):
+        rented = _default_cloud_pool(parts, models, answers)
+        parts[rented.name], models[rented.name] = rented, validated(rented)
+    parts = {name: _capped(part, models, deployed) for name, part in parts.items()}
+    models = {name: validated(part) for name, part in parts.items()}
+    allotment = Allotment(flavors_of_pools(models), findings.flavor_pools)
+    teams = [allotment.team(found) for found in findings.teams]
+    teams = teams or allotment.evenly(answers.teams or (DEFAULT_TEAM,))
+    wanted = answers.organization or findings.organization or DEFAULT_ORGANIZATION
+    organization = beside(wanted, findings.taken.cohorts)
+    source = findings.organization_source if findings.organization and not answers.organization else ""
+    unsaid = "" if answers.organization or findings.organization else "REVIEW: the name of your company or group"
+    return Draft(
+        organization=Part("organization", {"organization": organization}, {"organization": source or unsaid}),
+        cluster=_cluster(answers),
+        pools=tuple(_in_cluster(part, answers) for part in parts.values()),
+        classes=classes_beside(findings.classes or _CLASSES, findings.taken),
+        teams=teams_beside(teams, organization, findings.taken),
+        burst=_burst(models, answers, deployed),
+        agent=findings.agent,
+        preset=answers.preset,
+        left_out=tuple(left_out),
+        remarks=(*findings.remarks, *flavors_beside(allotment.flavors, findings.taken)),
+    )
+
+
+def _said(answers: Answers) -> tuple[Part, ...]:
+    """The pool that a person describes without a cluster."""
+    if not answers.nodes:
+        return ()
+    settings = {
+        "cluster": CLUSTER,
+        "location": "onprem",
+        "gpu": answers.gpu,
+        "gpus_per_node": answers.gpus_per_node,
+        "nodes": answers.nodes,
+    }
+    note = "name them in node_names, or label them yourself with what `gpufleet plan` prints"
+    return (Part("rack", settings, {"nodes": note}),)
+
+
+def _capped(part: Part, models: dict[str, Any], deployed: AgentConfig | None) -> Part:
+    """The pool with the limit that the agent is told, where the pool is alone in its flavor."""
+    flavor = flavor_name(models[part.name])
+    alone = [flavor_name(model) for model in models.values()].count(flavor) == 1
+    told = deployed.flavors.get(flavor) if deployed else None
+    if told is None or not alone or "max_gpus" not in part.settings:
+        return part
+    return with_setting(part, "max_gpus", told.gpus, "as the gpufleet agent is told")
+
+
+def _default_cloud_pool(parts: dict[str, Part], models: dict[str, Any], answers: Answers) -> Part:
+    """A rented pool for a fleet that has none, which the file needs: with 0 GPUs, unless flags say otherwise.
+
+    Raises:
+        ValueError: the flags contradict the catalogue or each other.
+    """
+    local = max(models.values(), key=lambda one: one.gpus, default=None)
+    asked = replace(answers, gpus_per_node=local.gpus_per_node) if local else answers
+    one = wanted_type(asked, local.gpu if local else answers.gpu)
+    if one is None:
+        raise ValueError(f"instance type {answers.instance_type} is not in the catalogue (`gpufleet catalog search`)")
+    if answers.cloud not in {None, one.provider}:
+        raise ValueError(f"{one.id} is an instance type of {one.provider}, not of {answers.cloud}")
+    region = answers.region or DEFAULT_REGIONS[one.provider]
+    settings, notes = rented_settings(one.provider, answers.market, region, [one.id], answers.max_gpus)
+    if not answers.max_gpus:
+        notes["max_gpus"] = "REVIEW: nothing is rented until you raise it"
+    if answers.instance_type is None:
+        kind = "instance_types" if one.provider == "aws" else "machine_type"
+        gpu = catalogue().gpus[one.gpu].id
+        notes[kind] = f"REVIEW: one with {one.gpus} x {gpu}; `gpufleet catalog search` lists others"
+    why = "No rented pool is known, and a fleet needs somewhere to burst to."
+    part = Part(free_name("burst", parts), settings, notes, (why,))
+    return priced(part, answers, None)
+
+
+def _burst(models: dict[str, Any], answers: Answers, deployed: AgentConfig | None) -> Part:
+    """The burst rule: cheapest pool first, and no spending before a budget is set."""
+    cloud: dict[str, Any] = {name: model for name, model in models.items() if isinstance(model, CloudPool)}
+    order = sorted(cloud, key=lambda name: (cloud[name].price, name))
+    settings: dict[str, Any] = {}
+    notes = {"order": "the cheapest first"}
+    if deployed is not None:
+        places = {flavor: place for place, flavor in enumerate(deployed.burst_order)}
+        order = sorted(order, key=lambda name: places.get(flavor_name(cloud[name]), len(places)))
+        settings["policy"] = deployed.policy.model_dump(mode="json")
+        settings["expected_runtime"] = format_duration(usual_runtime(deployed))
+        notes = {"policy": "as the gpufleet agent is told"}
+    settings["order"] = order
+    if answers.monthly_budget is not None:
+        settings["budget"] = {"monthly": usd_text(answers.monthly_budget), "kind": "hard"}
+    elif deployed is None:
+        settings["budget"] = {"monthly": FREE, "kind": "hard"}
+        notes["budget"] = "REVIEW: nothing is spent on the cloud until you raise it"
+    elif deployed.budget is not None:
+        settings["budget"] = deployed.budget.model_dump(mode="json", exclude_none=True)
+    return Part("burst", settings, notes)
+
+
+def _cluster(answers: Answers) -> Part:
+    settings: dict[str, Any] = {"kind": "existing"}
+    if answers.context is not None:
+        settings["kubeconfig"] = {"context": answers.context}
+        return Part(answers.cluster, settings)
+    return Part(answers.cluster, settings, {"kind": "reached as kubectl would; kubeconfig: {context: NAME} pins one"})
+
+
+def _in_cluster(part: Part, answers: Answers) -> Part:
+    return replace(part, settings={**part.settings, "cluster": answers.cluster})
