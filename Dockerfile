@@ -18,8 +18,7 @@ RUN uv sync --locked --no-default-groups --group agent --no-install-project --no
 FROM python:3.11.14-slim-trixie
 WORKDIR /app
 COPY --from=build /app/.venv /app/.venv
-COPY stacks/*.py /app/stacks/
-COPY stacks/catalog/ /app/stacks/catalog/
+COPY stacks/ /app/stacks/
 COPY runtime/ /app/runtime/
 # The filesystem is read-only where it runs, so byte code is made here.
 RUN /app/.venv/bin/python -m compileall -q /app/stacks /app/runtime

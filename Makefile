@@ -37,18 +37,20 @@ check: install ## Lint, types, import rules, generated files up to date
 	@$(RUN)/mypy
 	@$(RUN)/lint-imports --no-cache --no-logo
 	@$(RUN)/gpufleet schema | diff -u stacks/fleet.schema.json - || { echo "run 'make generate'"; exit 1; }
+	@$(RUN)/gpufleet schema --teams | diff -u stacks/teams.schema.json - || { echo "run 'make generate'"; exit 1; }
 	@$(RUN)/gpufleet reference | diff -u docs/config.md - || { echo "run 'make generate'"; exit 1; }
 	@echo "check: ok"
 
-generate: install ## Write generated files (schema, reference of settings)
+generate: install ## Write generated files (schemas, reference of settings)
 	@$(RUN)/gpufleet schema > stacks/fleet.schema.json
+	@$(RUN)/gpufleet schema --teams > stacks/teams.schema.json
 	@$(RUN)/gpufleet reference > docs/config.md
 
 tools: install ## Find, download or build the binaries of the embedded stack
 	@$(RUN)/gpufleet tools
 
 test: check tools ## Run the checks and the tests
-	@$(RUN)/pytest tests/unit tests/mocks tests/engine tests/e2e
+	@$(RUN)/pytest tests/unit tests/mocks tests/editor tests/engine tests/e2e
 
 test-all: check tools ## Run everything, long tests included
 	@$(RUN)/pytest tests --long

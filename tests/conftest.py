@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+import hypothesis
 import pytest
 from rich.console import Console
 
@@ -23,6 +24,16 @@ ROOT = Path(__file__).resolve().parent.parent
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="also run the tests that take minutes")
     parser.addoption("--update-golden", action="store_true", help="write the golden files instead of comparing them")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Property tests try the same examples in every run, and others with --long; no run depends on the clock."""
+    explores = bool(config.getoption("--long"))
+    unhurried = hypothesis.settings(
+        deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow], database=None, derandomize=not explores
+    )
+    hypothesis.settings.register_profile("unhurried", unhurried)
+    hypothesis.settings.load_profile("unhurried")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

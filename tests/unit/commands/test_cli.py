@@ -15,12 +15,17 @@ Run = Callable[..., Ended]
 LOCAL_FILE = str(Path(__file__).parents[3] / "stacks" / "Pulumi.local.yaml")
 
 
-@pytest.mark.parametrize("command", [command.__name__ for command in COMMANDS])
+@pytest.mark.parametrize("command", list(COMMANDS))
 def test_every_command_explains_itself_and_its_exit_codes(gpufleet: Run, command: str) -> None:
     ended = gpufleet(command, "--help")
 
     assert ended.code == 0
-    assert "Exit code" in ended.out or command in {"schema", "reference"}
+    assert "Exit code" in ended.out or command in {
+        "schema",
+        "reference",
+        "catalog",
+        "trace",
+    }  # two print one text; two are groups
 
 
 def test_an_unknown_command_is_wrong_usage(gpufleet: Run) -> None:

@@ -17,7 +17,7 @@ from pulumi.runtime.proto import language_pb2, language_pb2_grpc
 REPOSITORY = Path(__file__).parents[3]
 PROGRAM = """
 import os, time
-print(os.getpid(), os.getpgid(0), flush=True)
+os.write(1, f"{os.getpid()} {os.getpgid(0)}".encode())  # in one piece, unlike print
 time.sleep(60)
 """
 

@@ -133,4 +133,4 @@ class HardBudgets(RuleBasedStateMachine):
 
 
 TestHardBudgets = HardBudgets.TestCase
-TestHardBudgets.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+TestHardBudgets.settings = settings(max_examples=40, stateful_step_count=20)

@@ -160,7 +160,7 @@ def check_decision(kueue: SmallKueue, decision: Decision) -> None:
     assert not closed & standing
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(configs, st.integers(0, 2**32))
 def test_no_history_of_lost_writes_and_evictions_breaks_a_hard_budget(config: AgentConfig, seed: int) -> None:
     kueue = SmallKueue(config, random.Random(seed))
@@ -172,7 +172,7 @@ def test_no_history_of_lost_writes_and_evictions_breaks_a_hard_budget(config: Ag
         kueue.live()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(configs, st.integers(0, 2**32))
 def test_a_decision_depends_on_nothing_but_the_snapshot_not_even_its_order(config: AgentConfig, seed: int) -> None:
     kueue = SmallKueue(config, random.Random(seed))
@@ -185,7 +185,7 @@ def test_a_decision_depends_on_nothing_but_the_snapshot_not_even_its_order(confi
         kueue.live()
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(configs, st.integers(0, 2**32))
 def test_a_younger_job_never_leaves_before_an_older_one_of_its_shape(config: AgentConfig, seed: int) -> None:
     jobs = some_jobs(random.Random(seed), 40)
