@@ -8,10 +8,13 @@ from typing import Annotated, Final, Literal
 from pydantic import Field, field_validator
 
 from stacks.model import Model
-from stacks.quantities import KubeDnsName, PositiveDuration
+from stacks.quantities import KubeDnsName, KubeQuantity, PositiveDuration, Quantity
 
 _IMAGE: Final = r"^[\w.-]+(:[0-9]+)?(/[\w.-]+)*(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$"
 """Registry with port, repository, tag, digest; whether it is pinned is a rule."""
+
+
+_SMALLEST_CLAIM: Final = 2**20  # bytes; about a thousand bursts
 
 
 class VolumeLedger(Model):
@@ -20,11 +23,18 @@ class VolumeLedger(Model):
     kind: Literal["volume"]
     """`volume`."""
 
-    size: Annotated[str, Field(pattern=r"^[1-9][0-9]{0,4}(Mi|Gi|Ti)$", examples=["1Gi"])] = "1Gi"
+    size: KubeQuantity = Field(default="1Gi", validate_default=True)
     """Size of the claim. An entry is about 1 KiB; 1Gi lasts for a million bursts."""
 
     storage_class: KubeDnsName | None = None
     """StorageClass of the claim. Default: the cluster's default class."""
+
+    @field_validator("size")
+    @classmethod
+    def _size_holds_something(cls, value: Quantity) -> Quantity:
+        if value.amount < _SMALLEST_CLAIM:
+            raise ValueError(f"must be 1Mi or more, for example 1Gi (got {value})")
+        return value
 
 
 class ObjectStoreLedger(Model):

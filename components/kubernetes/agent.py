@@ -115,7 +115,7 @@ def _binding(kind: str, namespace: str | None) -> Manifest:
 def _claim(ledger: VolumeLedger) -> Manifest:
     spec: dict[str, Any] = {
         "accessModes": ["ReadWriteOnce"],
-        "resources": {"requests": {"storage": ledger.size}},
+        "resources": {"requests": {"storage": str(ledger.size)}},
     }
     if ledger.storage_class is not None:
         spec["storageClassName"] = ledger.storage_class

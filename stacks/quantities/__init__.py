@@ -22,25 +22,20 @@ from stacks.quantities.calendar import (
 from stacks.quantities.durations import Duration, PositiveDuration, format_duration, parse_duration
 from stacks.quantities.gpus import GpuCount, GpuName, parse_gpu_name
 from stacks.quantities.kube_quantity import KubeQuantity, Quantity, parse_kube_quantity
-from stacks.quantities.mig import MigItem, MigProfileName, MigProfiles, parse_mig_item, parse_mig_profile_name
+from stacks.quantities.mig import MigItem, MigProfiles, parse_mig_item, parse_mig_profile_name
 from stacks.quantities.money import Price, Usd, format_usd, parse_usd
 from stacks.quantities.names import (
     KubeDnsName,
     KubeName,
-    LabelKey,
-    LabelValue,
     ObjectReference,
     WorkloadReference,
     parse_kube_dns_name,
     parse_kube_name,
-    parse_label_key,
-    parse_label_value,
     parse_object_reference,
 )
 from stacks.quantities.network import (
     Cidr,
     InsideCidr,
-    IpAddress,
     Ipv4Cidr,
     PublicIpAddress,
     parse_cidr,
@@ -51,12 +46,9 @@ from stacks.quantities.network import (
 )
 from stacks.quantities.rates import Percentage, Rate, format_percentage, format_rate, parse_percentage, parse_rate
 from stacks.quantities.sizes import (
-    DataSize,
     Memory,
     NodeMemory,
-    format_data_size,
     format_memory,
-    parse_data_size,
     parse_memory,
 )
 from stacks.quantities.window_text import Window, parse_window
@@ -65,22 +57,17 @@ from stacks.quantities.windows import WeeklyWindow
 __all__ = [
     "Asn",
     "Cidr",
-    "DataSize",
     "Days",
     "Duration",
     "GpuCount",
     "GpuName",
     "InsideCidr",
-    "IpAddress",
     "Ipv4Cidr",
     "KubeDnsName",
     "KubeName",
     "KubeQuantity",
-    "LabelKey",
-    "LabelValue",
     "Memory",
     "MigItem",
-    "MigProfileName",
     "MigProfiles",
     "NodeMemory",
     "ObjectReference",
@@ -96,7 +83,6 @@ __all__ = [
     "WeeklyWindow",
     "Window",
     "WorkloadReference",
-    "format_data_size",
     "format_days",
     "format_duration",
     "format_memory",
@@ -107,7 +93,6 @@ __all__ = [
     "is_private_asn",
     "parse_asn",
     "parse_cidr",
-    "parse_data_size",
     "parse_days",
     "parse_duration",
     "parse_gpu_name",
@@ -117,8 +102,6 @@ __all__ = [
     "parse_kube_dns_name",
     "parse_kube_name",
     "parse_kube_quantity",
-    "parse_label_key",
-    "parse_label_value",
     "parse_memory",
     "parse_mig_item",
     "parse_mig_profile_name",

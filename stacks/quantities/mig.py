@@ -74,13 +74,6 @@ def parse_mig_item(value: object) -> MigProfiles:
     return MigProfiles(count, parse_mig_profile_name(match.group(2)))
 
 
-MigProfileName = Annotated[
-    str,
-    PlainValidator(parse_mig_profile_name),
-    text_schema("A MIG profile.", ["3g.20gb", "1g.5gb+me"], rf"^\s*{_PROFILE_PATTERN}\s*$"),
-]
-"""A MIG profile; canonical form `3g.20gb`."""
-
 MigItem = Annotated[
     MigProfiles,
     PlainValidator(parse_mig_item),

@@ -59,35 +59,6 @@ def parse_kube_dns_name(value: object) -> str:
     return text
 
 
-def parse_label_key(value: object) -> str:
-    """Check the key of a label or annotation, for example `app` or `example.com/team`.
-
-    Raises:
-        ValueError: naming the part that is wrong.
-    """
-    text = text_of(value, "a label key", "example.com/team")
-    prefix, slash, name = text.rpartition("/")
-    if slash and (len(prefix) > _LONGEST_DNS_NAME or not _DNS_NAME.fullmatch(prefix)):
-        raise ValueError("the part of a label key before the slash must be a DNS name, for example example.com/team")
-    if not _LABEL.fullmatch(name):
-        raise ValueError(f"not a label key ({_LABEL_HELP}); write it like team or example.com/team")
-    return text
-
-
-def parse_label_value(value: object) -> str:
-    """Check the value of a label; it may be empty.
-
-    Raises:
-        ValueError: for what is not text (a YAML number or boolean needs quotes), and for text that is no label value.
-    """
-    if isinstance(value, int | float):
-        raise ValueError('a label value is text; put it in quotes, for example "true" or "1"')
-    text = text_of(value, "a label value", "vision")
-    if text and not _LABEL.fullmatch(text):
-        raise ValueError(f"not a label value (empty, or {_LABEL_HELP}); write it like vision or v1.2")
-    return text
-
-
 @dataclass(frozen=True, slots=True, order=True)
 class WorkloadReference:
     """A workload of the cluster by kind (lower case) and name."""
@@ -129,20 +100,6 @@ KubeDnsName = Annotated[
     text_schema("A Kubernetes object name.", ["llm-inference", "crd.example.com"], r"^\s*[a-z0-9][-a-z0-9.]*\s*$"),
 ]
 """A name that Kubernetes accepts for most objects (RFC 1123 subdomain)."""
-
-LabelKey = Annotated[
-    str,
-    PlainValidator(parse_label_key),
-    text_schema("A label key.", ["team", "example.com/team"], r"^\s*([-a-z0-9.]+/)?[-A-Za-z0-9_.]{1,63}\s*$"),
-]
-"""The key of a Kubernetes label or annotation."""
-
-LabelValue = Annotated[
-    str,
-    PlainValidator(parse_label_value),
-    text_schema("A label value; it may be empty.", ["vision", "v1.2"], r"^\s*[-A-Za-z0-9_.]{0,63}\s*$"),
-]
-"""The value of a Kubernetes label."""
 
 ObjectReference = Annotated[
     WorkloadReference,

@@ -147,14 +147,6 @@ InsideCidr = Annotated[
 ]
 """The two ends of one VPN tunnel."""
 
-IpAddress = Annotated[
-    IPv4Address | IPv6Address,
-    PlainValidator(parse_ip_address),
-    PlainSerializer(str, return_type=str),
-    text_schema("An IP address.", ["10.200.0.10", "2001:db8::7"], rf"^\s*{_ANY_PATTERN}\s*$"),
-]
-"""An IPv4 or IPv6 address."""
-
 PublicIpAddress = Annotated[
     IPv4Address | IPv6Address,
     PlainValidator(parse_public_ip_address),

@@ -1,7 +1,6 @@
-"""Amounts of memory and data in bytes: `512Gi`, `1Ti`, `500 GB`.
+"""Amounts of memory in bytes: `512Gi`, `1Ti`, `500 GB`.
 
-Bits are no size (see rates). Both types hold the exact number of bytes; they differ in their canonical form: memory is
-a Kubernetes quantity, data is written the way disks and data sets are sold.
+Bits are no size (see rates). The value is the exact number of bytes; its canonical form is a Kubernetes quantity.
 """
 
 from __future__ import annotations
@@ -10,9 +9,9 @@ import re
 from decimal import Decimal
 from typing import Annotated, Final
 
-from pydantic import BeforeValidator, Field, PlainSerializer, PlainValidator, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
-from stacks.quantities.text import text_of, text_schema
+from stacks.quantities.text import text_of
 
 _BINARY: Final = {"Pi": 2**50, "Ti": 2**40, "Gi": 2**30, "Mi": 2**20, "Ki": 2**10}
 _DECIMAL: Final = {"P": 10**15, "T": 10**12, "G": 10**9, "M": 10**6, "k": 10**3}
@@ -51,35 +50,6 @@ def _canonical_memory(value: int) -> str:
     return f"{text}B" if text.isdigit() else text
 
 
-def parse_data_size(value: object) -> int:
-    """Read `500 GB`, `10 TB`, `2Ti` or `1.5 TiB`; the result is bytes.
-
-    Raises:
-        ValueError: for a bare number, for bits, for a part of a byte, and for more than 8 EiB.
-    """
-    text = text_of(value, "a size with its unit", "500 GB")
-    if match := _PLAIN_BYTES.fullmatch(text):
-        return _countable(Decimal(match.group(1)), "data", "500 GB")
-    match = _SIZE.fullmatch(text)
-    if not match:
-        raise ValueError(
-            "not a size; write a number and one of kB, MB, GB, TB, PB, KiB, MiB, GiB, TiB, PiB "
-            "(B is bytes; capital letters matter), for example 500 GB or 2 TiB"
-        )
-    size = Decimal(match.group(1)) * _UNITS[match.group(2)]
-    if size != size.to_integral_value():
-        raise ValueError("not a whole number of bytes; round it, for example 500 GB")
-    return _countable(size, "data", "500 GB")
-
-
-def format_data_size(value: int) -> str:
-    """Write bytes as a whole number of the largest unit; the shorter of decimal and binary, decimal where equal."""
-    decimal_count, decimal_unit = _whole(value, _DECIMAL)
-    binary_count, binary_unit = _whole(value, _BINARY)
-    count, unit = (decimal_count, decimal_unit) if decimal_count <= binary_count else (binary_count, binary_unit)
-    return f"{count} {unit}B"
-
-
 def _whole(value: int, units: dict[str, int]) -> tuple[int, str]:
     for unit, size in units.items():
         if value and value % size == 0:
@@ -112,15 +82,3 @@ Memory = Annotated[
 
 NodeMemory = Annotated[Memory, Field(le=64 * 2**40)]
 """Memory of one machine: 64Ti at most, so that the sum over a fleet stays a number that Kubernetes can count."""
-
-DataSize = Annotated[
-    int,
-    PlainValidator(parse_data_size),
-    PlainSerializer(format_data_size, return_type=str),
-    text_schema(
-        "An amount of data with its unit; decimal (GB) or binary (GiB).",
-        ["500 GB", "10 TB", "2 TiB"],
-        r"^\s*[0-9]+(\.[0-9]+)?\s*(([KMGTP]i|[kMGTP])B?|B)\s*$",
-    ),
-]
-"""An amount of data in bytes, zero or more; canonical form `500 GB`, or `2 TiB` where that is the rounder number."""
