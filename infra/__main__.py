@@ -28,7 +28,8 @@ def main() -> None:
     except ConfigError as error:
         raise pulumi.RunError(f"the fleet file is wrong\n{error}") from None
     for warning in reading.warnings:
-        pulumi.log.warn(str(warning))
+        log = pulumi.log.info if warning.severity == "note" else pulumi.log.warn
+        log(str(warning))
     for name, value in asdict(build(reading.fleet, config)).items():
         pulumi.export(name, value)
 

@@ -10,7 +10,8 @@ import importlib
 import os
 import sys
 from collections.abc import Mapping
-from typing import Any, Final
+from importlib.metadata import version
+from typing import Annotated, Any, Final
 
 import typer
 from typer._click import Command, Context
@@ -93,9 +94,19 @@ app = typer.Typer(
 )
 
 
+def _say_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"gpufleet {version('gpufleet')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _gpufleet() -> None:
-    """Nothing of its own: every option belongs to a command."""
+def _gpufleet(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which version this is.")
+    ] = False,
+) -> None:
+    """Nothing of its own: every other option belongs to a command."""
 
 
 _ASKED_BY_A_SHELL = "_GPUFLEET_COMPLETE"  # set by the scripts of `gpufleet completion`

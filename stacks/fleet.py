@@ -34,7 +34,8 @@ class Fleet(Model):
     """Version of this file's form. `gpufleet migrate` brings an older file to the newest."""
 
     strict: StrictBool = False
-    """Whether warnings are errors, in `gpufleet check` and in `pulumi preview` alike."""
+    """Whether warnings are errors, in `gpufleet check` and in `pulumi preview` alike. Notes, which say what this
+    version does not do yet, stay notes."""
 
     preset: PresetName = "balanced"
     """What fills settings that the file leaves out: `cost` waits longer and spends less, `performance` the reverse.

@@ -14,7 +14,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from stacks.fleet import Fleet
-from stacks.problems import ConfigError, Problem, folded
+from stacks.problems import Code, ConfigError, Problem, folded
 from stacks.reading.contents import empty, encrypted, refuse_as_a_whole
 from stacks.reading.explain import explain
 from stacks.reading.positions import Positions
@@ -41,7 +41,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """A fleet, and what in its file is probably not meant, or not possible in this version, by line."""
+    """A fleet; and what in its file is probably not meant (warnings) or not done in this version (notes), by line."""
 
     fleet: Fleet
     warnings: tuple[Problem, ...]
@@ -138,13 +138,13 @@ def _read(found: Found, folder: Path | None, display: PurePosixPath, strict: boo
     found = found.and_wrong(empty(found, wrong))
     if found.problems or fleet is None:
         raise ConfigError(folded([*found.problems, *found.unclaimed(wrong)]))
-    warnings = sorted(folded(_advice(WARNINGS, fleet, found.positions)))
+    warnings = [replace(one, severity="warning") for one in folded(_advice(WARNINGS, "rule", fleet, found.positions))]
+    notes = [replace(one, severity="note") for one in folded(_advice(NOTICES, "no-effect", fleet, found.positions))]
     if warnings and (strict or fleet.strict):
-        raise ConfigError(problem.as_error() for problem in warnings)
-    notices = folded(_advice(NOTICES, fleet, found.positions))
-    return Reading(fleet, tuple(sorted((*warnings, *notices))))
+        raise ConfigError([*(problem.as_error() for problem in warnings), *notes])
+    return Reading(fleet, tuple(sorted((*warnings, *notes))))
 
 
-def _advice(rules: Iterable[Rule], fleet: Fleet, positions: Positions) -> Iterator[Problem]:
+def _advice(rules: Iterable[Rule], code: Code, fleet: Fleet, positions: Positions) -> Iterator[Problem]:
     for path, _, reason in (problem for rule in rules for problem in rule(fleet)):
-        yield replace(positions.of(path).problem("rule", reason, path), severity="warning")
+        yield positions.of(path).problem(code, reason, path)

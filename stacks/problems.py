@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import Final, Literal, NamedTuple
 
-Severity = Literal["error", "warning"]
+Severity = Literal["error", "warning", "note"]
+"""A note is no fault of the file: it says what this version cannot do yet."""
 
 Code = Literal[
     "unreadable",
@@ -27,6 +28,7 @@ Code = Literal[
     "unknown-name",
     "rule",
     "secret-inside",
+    "no-effect",
 ]
 """The kind of a problem; part of the interface, as people filter by it."""
 
@@ -44,6 +46,7 @@ DESCRIPTIONS: Final[dict[Code, str]] = {
     "unknown-name": "The value names something that is not defined.",
     "rule": "Two parts of the file contradict each other, or what they ask for cannot work.",
     "secret-inside": "A secret stands where it would be stored or shown in clear text.",
+    "no-effect": "This version checks the setting and does nothing by it.",
 }
 
 _LONGEST_MESSAGE: Final = 600  # characters; a rule that lists every team of a large fleet stays one screen at most
@@ -67,8 +70,8 @@ class Problem:
     def __str__(self) -> str:
         """The one-line form, `file:line:column: path: message`."""
         place = f"{self.file}:{self.line}:{self.column}" if self.line else self.file
-        warning = "warning: " if self.severity == "warning" else ""
-        return f"{place}: {warning}{self.path}: {self.message}" if self.path else f"{place}: {warning}{self.message}"
+        mark = "" if self.severity == "error" else f"{self.severity}: "
+        return f"{place}: {mark}{self.path}: {self.message}" if self.path else f"{place}: {mark}{self.message}"
 
     def as_error(self) -> Problem:
         """The same problem where warnings are not let pass."""

@@ -3,31 +3,34 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import quote
 
-from stacks.problems import DESCRIPTIONS, Problem, and_more, told
+from stacks.problems import DESCRIPTIONS, Problem, Severity, and_more, told
 
+_COMMANDS: Final[Mapping[Severity, str]] = {"error": "error", "warning": "warning", "note": "notice"}
 _SARIF_SCHEMA: Final = "https://json.schemastore.org/sarif-2.1.0.json"
 
 
 def json_text(problems: Sequence[Problem], files: int) -> str:
     """One object: whether all is right, how many files, and a row for each problem."""
-    rows = [
-        {
-            "file": problem.file,
-            "line": problem.line,
-            "column": problem.column,
-            "path": problem.path,
-            "severity": problem.severity,
-            "code": problem.code,
-            "message": problem.message,
-        }
-        for problem in problems
-    ]
     right = not any(problem.severity == "error" for problem in problems)
+    rows = [problem_row(problem) for problem in problems]
     return json.dumps({"ok": right, "files": files, "problems": rows}, indent=2, ensure_ascii=False)
+
+
+def problem_row(problem: Problem) -> dict[str, Any]:
+    """A problem as every command prints it under --json."""
+    return {
+        "file": problem.file,
+        "line": problem.line,
+        "column": problem.column,
+        "path": problem.path,
+        "severity": problem.severity,
+        "code": problem.code,
+        "message": problem.message,
+    }
 
 
 def sarif_text(problems: Sequence[Problem]) -> str:
@@ -46,7 +49,8 @@ def sarif_text(problems: Sequence[Problem]) -> str:
 
 
 def _result(problem: Problem, rule: int) -> dict[str, Any]:
-    location: dict[str, Any] = {"artifactLocation": {"uri": quote(problem.file)}}
+    scheme = "file://" if problem.file.startswith("/") else ""
+    location: dict[str, Any] = {"artifactLocation": {"uri": scheme + quote(problem.file)}}
     if problem.line:
         location["region"] = {"startLine": problem.line, "startColumn": problem.column}
     return {
@@ -73,7 +77,7 @@ def _github_line(problem: Problem) -> str:
         place += [("line", str(problem.line)), ("col", str(problem.column))]
     properties = ",".join(f"{name}={_property(value)}" for name, value in [*place, ("title", problem.code)])
     text = f"{problem.path}: {problem.message}" if problem.path else problem.message
-    return f"::{problem.severity} {properties}::{_data(text)}"
+    return f"::{_COMMANDS[problem.severity]} {properties}::{_data(text)}"
 
 
 def _data(text: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
@@ -16,13 +17,15 @@ import typer
 
 from infra.commands.annotations import github_lines, json_text, sarif_text
 from infra.commands.options import Json
-from stacks.load import ConfigError, Problem, Reading, read_file, read_object
+from infra.commands.places import stack_files
+from stacks.load import ConfigError, Problem, Reading, read_file, read_object, read_text
 from stacks.problems import and_more, printable, told
 from stacks.reading.echo import looks_secret, masked
 from stacks.reading.resolved import object_of
 from stacks.reading.source import LARGEST_BYTES, decode
 
 _STANDARD_INPUT: Final = "-"
+_INPUT_NAME: Final = "standard input"
 _STACK_FILES: Final = "Pulumi.*.yaml"
 _LONGEST_NAME: Final = 4_096  # PATH_MAX of Linux
 _WIDEST_LINE: Final = 160  # characters of a source line; what lies beyond is no help in a terminal
@@ -42,11 +45,16 @@ class Format(StrEnum):
 Files = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Stack files, folders of them, or - for standard input.", metavar="FILES...", show_default=False
+        help="Stack files, folders of them, or - for standard input.",
+        metavar="FILES...",
+        show_default=False,
+        autocompletion=stack_files,
     ),
 ]
 Form = Annotated[Format, typer.Option("--format", help="For people, programs, code scanning or GitHub annotations.")]
-Strict = Annotated[bool, typer.Option("--strict", help="Take warnings for errors, as `strict: true` in a file does.")]
+Strict = Annotated[
+    bool, typer.Option("--strict", help="Take warnings (not notes) for errors, as `strict: true` in a file does.")
+]
 Resolved = Annotated[
     bool,
     typer.Option("--resolved", help="Read the object that Pulumi resolved from standard input (pulumi config --json)."),
@@ -62,11 +70,18 @@ def check(
 ) -> None:
     """Say everything that is wrong with stack files, each with its line.
 
-    In a resolved object a teams_file is looked for in the current folder.
+    Warnings are about what is probably not meant, notes about what this version does not do yet; neither makes a file
+    wrong. A teams_file of standard input is looked for in the current folder.
 
     Exit code: 0; 1 if anything is wrong.
     """
-    sources = _sources([*(files or []), *([_STANDARD_INPUT] if resolved else [])])
+    if as_json and output not in (Format.TEXT, Format.JSON):
+        raise typer.BadParameter(
+            f"{output} is another form than --json asks for; give one of them", param_hint="--format"
+        )
+    if resolved and files:
+        raise typer.BadParameter("reads standard input and no files", param_hint="--resolved")
+    sources = [_read_resolved] if resolved else _sources(files or [])
     problems: list[Problem] = []
     failed = 0
     for read in sources:
@@ -93,7 +108,7 @@ def _sources(names: list[str]) -> list[Callable[[bool], Reading]]:
                 raise typer.BadParameter(f"folder {name} has no {_STACK_FILES}", param_hint="FILES")
             sources |= {str(path): _reader(path) for path in found}
         else:
-            sources[name] = _reader(Path(name))
+            sources[str(Path(name))] = _reader(Path(name))
     return list(sources.values())
 
 
@@ -103,9 +118,16 @@ def _reader(path: Path) -> Callable[[bool], Reading]:
 
 
 def _read_standard_input(strict: bool) -> Reading:
-    name = "standard input"
-    text = decode(sys.stdin.buffer.read(LARGEST_BYTES + 1), name)
-    return read_object(object_of(text, name), name, folder=Path(), strict=strict)
+    return read_text(_standard_input(), _INPUT_NAME, folder=Path(), strict=strict)
+
+
+def _read_resolved(strict: bool) -> Reading:
+    value = object_of(_standard_input(), _INPUT_NAME)
+    return read_object(value, _INPUT_NAME, folder=Path(), strict=strict)
+
+
+def _standard_input() -> str:
+    return decode(sys.stdin.buffer.read(LARGEST_BYTES + 1), _INPUT_NAME)
 
 
 def _print(problems: list[Problem], output: Format, files: int, failed: int) -> None:
@@ -159,9 +181,8 @@ def _lines(path: Path) -> list[str]:
 
 
 def _summary(problems: list[Problem], files: int, failed: int) -> str:
-    errors = sum(problem.severity == "error" for problem in problems)
-    warnings = len(problems) - errors
-    told = [_count(errors, "error")] * bool(errors) + [_count(warnings, "warning")] * bool(warnings)
+    counts = Counter(problem.severity for problem in problems)
+    told = [_count(counts[severity], severity) for severity in ("error", "warning", "note") if counts[severity]]
     state = f"{failed} of {_count(files, 'file')} wrong" if failed else f"{_count(files, 'file')} right"
     return f"{state}: {', '.join(told)}" if told else state
 

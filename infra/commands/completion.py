@@ -17,8 +17,6 @@ import typer
 from typer._completion_classes import completion_init
 from typer._completion_shared import get_completion_script
 
-from infra.commands.project import checkout
-
 _PROGRAM: Final = "gpufleet"
 _VARIABLE: Final = "_GPUFLEET_COMPLETE"  # typer derives it from the program's name
 
@@ -56,18 +54,6 @@ def completion(shell: Wanted = None) -> None:
 def answer_shells() -> None:
     """Make the command line answer the scripts' questions; to be called once, before it runs."""
     completion_init()
-
-
-def stack_names(incomplete: str) -> list[str]:
-    """Stacks of the checkout whose name starts so."""
-    names = sorted(file.name.split(".", 2)[1] for file in (checkout() / "stacks").glob("Pulumi.*.yaml"))
-    return [name for name in names if name.startswith(incomplete)]
-
-
-def stack_files(incomplete: str) -> list[str]:
-    """Stack files below the working directory whose path starts so; without any, the shell offers all files."""
-    files = sorted(str(path) for pattern in ("Pulumi.*.yaml", "stacks/Pulumi.*.yaml") for path in Path().glob(pattern))
-    return [file for file in files if file.startswith(incomplete)]
 
 
 def _shell_of_the_user() -> Shell:

@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
-LocalStack = Annotated[str, typer.Option(help="Stack file stacks/Pulumi.<STACK>.yaml of the embedded stack.")]
-ClusterStack = Annotated[str, typer.Option(help="Embedded stack to read where KUBECONFIG is not set.")]
+from infra.commands.places import stack_names
+
+LocalStack = Annotated[
+    str,
+    typer.Option(help="Stack file stacks/Pulumi.<STACK>.yaml of the embedded stack.", autocompletion=stack_names),
+]
+ClusterStack = Annotated[
+    str, typer.Option(help="Embedded stack to read where KUBECONFIG is not set.", autocompletion=stack_names)
+]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON for a program to read.")]
 Seed = Annotated[int, typer.Option(help="Seed of the synthetic trace; equal seeds give equal traces.")]
 Trace = Annotated[Path | None, typer.Option(help="CSV of jobs (docs/traces.md has its form). Default: synthetic.")]

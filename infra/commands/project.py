@@ -6,6 +6,7 @@ from pathlib import Path
 
 import typer
 
+from infra.commands.places import checkout, stacks
 from infra.local.errors import LocalError
 from infra.local.state import State
 from stacks.fleet import Fleet
@@ -17,19 +18,13 @@ class NotRunningError(LocalError):
     """The command needs an embedded stack, and there is none."""
 
 
-def checkout() -> Path:
-    """The checkout this installation belongs to: gpufleet is a template that is cloned, not a wheel."""
-    return Path(__file__).resolve().parents[2]
-
-
 def stack_file(stack: str) -> Path:
     """The stack's file.
 
     Raises:
         typer.BadParameter: there is none; the message says which there are.
     """
-    folder = checkout() / "stacks"
-    known = {path.stem.removeprefix("Pulumi."): path for path in sorted(folder.glob("Pulumi.*.yaml"))}
+    known = stacks()
     if stack not in known:
         message = f"there is no stacks/Pulumi.{stack}.yaml{did_you_mean(stack, known)}"
         raise typer.BadParameter(message, param_hint="--stack")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -112,14 +113,38 @@ def test_github_prints_nothing_where_all_is_right(gpufleet: Run, files: Path) ->
     assert gpufleet("check", str(files / "Pulumi.good.yaml"), "--format", "github").out == ""
 
 
-@pytest.mark.parametrize("arguments", [["--resolved"], ["-"]])
-def test_the_resolved_object_is_read_from_standard_input(
-    gpufleet: Run, monkeypatch: pytest.MonkeyPatch, arguments: list[str]
-) -> None:
+def test_the_resolved_object_is_read_from_standard_input(gpufleet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b'{"gpufleet:fleet": {"organization": "acme"}}')))
-    ended = gpufleet("check", *arguments)
+    ended = gpufleet("check", "--resolved")
     assert ended.code == 1
     assert "standard input: schema_version: is required; write 1" in ended.out
+
+
+def test_a_stack_file_is_read_from_standard_input_with_its_lines(
+    gpufleet: Run, files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = (files / "Pulumi.good.yaml").read_bytes()
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(good.replace(b"organization: ", b"organisation: "))))
+    ended = gpufleet("check", "-")
+    assert ended.code == 1
+    assert re.match(r"standard input:\d+:\d+: organisation: .*did you mean organization\?", ended.out)
+
+
+@pytest.mark.parametrize("arguments", [("--json", "--format", "sarif"), ("--resolved", "--format", "text")])
+def test_options_that_contradict_each_other_are_wrong_usage(
+    gpufleet: Run, files: Path, arguments: tuple[str, ...]
+) -> None:
+    assert gpufleet("check", str(files / "Pulumi.good.yaml"), *arguments).code == 2
+
+
+def test_notes_are_no_warnings_and_strict_lets_them_pass(gpufleet: Run, tmp_path: Path) -> None:
+    text = (Path(__file__).parents[3] / "stacks" / "Pulumi.dev.yaml").read_text()
+    (tmp_path / "Pulumi.x.yaml").write_text(text.replace("{priority: 10,", "{window: 22:00-06:00 UTC, priority: 10,"))
+    ended = gpufleet("check", "--strict", "--json", str(tmp_path / "Pulumi.x.yaml"))
+    found = json.loads(ended.out)
+    assert (ended.code, found["ok"]) == (0, True)
+    assert {problem["severity"] for problem in found["problems"]} == {"note"}
+    assert "classes.batch.window" in {problem["path"] for problem in found["problems"]}
 
 
 def test_a_terminal_shows_the_line_with_a_caret_but_no_secret(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.commands.completion import Shell, stack_files, stack_names
+from infra.commands.completion import Shell
+from infra.commands.places import stack_files, stack_names
 from tests.unit.commands.conftest import Ended
 
 Run = Callable[..., Ended]
