@@ -1,4 +1,7 @@
-"""`gpufleet diff`: what becomes of the objects and the money when one version of a stack file replaces another."""
+"""`gpufleet diff`: the settings that changed between two versions of a stack file, and what becomes of it.
+
+Dangers stand first, then the settings, then what they mean in objects and money. It compares files, not clusters.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +12,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from infra.commands.columns import columns
-from infra.commands.completion import stack_files
 from infra.commands.money import cloud_range, cost_row, spending_row
 from infra.commands.options import Json
+from infra.commands.places import stack_files
+from infra.commands.planning import problems_as_json
 from infra.planning import sources
 from infra.planning.changes import Changes, CostChange, changes
 from infra.planning.compare import Difference
@@ -27,20 +31,22 @@ Old = Annotated[
     ),
 ]
 New = Annotated[str, typer.Argument(help="The stack file as it shall be, named alike.", autocompletion=stack_files)]
-Full = Annotated[bool, typer.Option("--full", help="Show every field that differs.")]
+Full = Annotated[bool, typer.Option("--full", help="Show every field that differs, and whole values.")]
 ExitCode = Annotated[bool, typer.Option("--exit-code", help="Exit with 1 where anything differs, as git diff does.")]
 
-_SHOWN_FIELDS: Final = 5
+_SHOWN_FIELDS: Final = 5  # of one object
+_SHOWN_SETTINGS: Final = 20  # with the dangers above them one screen
 
 
 def diff(old: Old, new: New, full: Full = False, exit_code: ExitCode = False, as_json: Json = False) -> None:
-    """Show what changes between two stack files: objects, dangers, budgets, and what a month can cost.
+    """Show what changes between two stack files: dangers, settings, objects, and what a month can cost.
 
     It compares the files alone; `pulumi preview` says what would change in a cluster.
 
     Exit code: 0, also where they differ; 1 if anything is wrong with a file, or with --exit-code where they differ.
     """
-    before, after = sources.read_both(old, new)
+    with problems_as_json(as_json, files=2):
+        before, after = sources.read_both(old, new)
     found = changes(before.fleet, after.fleet)
     if as_json:
         typer.echo(json.dumps(_document(found), indent=2))
@@ -55,15 +61,16 @@ def _document(found: Changes) -> dict[str, Any]:
     return {
         "differs": bool(found),
         "dangers": list(found.dangers),
+        "settings": [_field(field) for field in found.settings],
+        "not_deployed": list(found.parts),
         "objects": {
             "added": [one._asdict() for one in found.added],
             "removed": [one._asdict() for one in found.removed],
+            "kept": [one._asdict() for one in found.kept],
             "changed": [
                 {**one.identity._asdict(), "fields": [_field(field) for field in one.fields]} for one in found.changed
             ],
         },
-        "not_deployed": [_field(field) for field in found.parts],
-        "budgets": [_field(field) for field in found.budgets],
         "cost": {
             "pools": [
                 {
@@ -85,13 +92,13 @@ def _field(one: Difference) -> dict[str, str | None]:
 
 def _lines(found: Changes, *, full: bool) -> Iterator[str]:
     if not found:
-        yield "no difference in objects, budgets or cost"
+        yield "no difference"
         return
     sections = [
         [f"! {danger}" for danger in found.dangers],
+        list(_some(found.settings, _SHOWN_SETTINGS, full=full)),
+        [f"not deployed by this version: {part}" for part in found.parts],
         list(_objects(found, full=full)),
-        [f"not deployed by this version: {one}" for one in _some(found.parts, full=full)],
-        [f"budget {one}" for one in found.budgets],
         list(_costs(found)),
     ]
     yield "\n\n".join("\n".join(lines) for lines in sections if lines)
@@ -99,16 +106,17 @@ def _lines(found: Changes, *, full: bool) -> Iterator[str]:
 
 def _objects(found: Changes, *, full: bool) -> Iterator[str]:
     yield from (f"- {_named(one)}" for one in found.removed)
+    yield from (f"= {_named(one)} stays (on_destroy: keep-data)" for one in found.kept)
     yield from (f"+ {_named(one)}" for one in found.added)
     for changed in found.changed:
         yield f"~ {_named(changed.identity)}"
-        yield from (f"    {line}" for line in _some(changed.fields, full=full))
-    added, removed, differing = map(len, (found.added, found.removed, found.changed))
-    yield f"objects: {added} added, {removed} removed, {differing} changed"
+        yield from (f"    {line}" for line in _some(changed.fields, _SHOWN_FIELDS, full=full))
+    added, removed, kept, differing = map(len, (found.added, found.removed, found.kept, found.changed))
+    yield f"objects: {added} added, {removed} removed, {f'{kept} kept, ' if kept else ''}{differing} changed"
 
 
-def _some(fields: Sequence[Difference], *, full: bool) -> Iterator[str]:
-    shown = fields if full else fields[:_SHOWN_FIELDS]
+def _some(fields: Sequence[Difference], most: int, *, full: bool) -> Iterator[str]:
+    shown = fields if full else [field.shortened() for field in fields[:most]]
     yield from map(str, shown)
     if more := len(fields) - len(shown):
         yield f"and {more} more; --full shows them"

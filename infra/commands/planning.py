@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from typing import Annotated, Any, Final
 
 import typer
 
+from infra.commands.annotations import json_text, problem_row
 from infra.commands.columns import columns
-from infra.commands.completion import stack_files
 from infra.commands.money import cost_row, lines_of_costs, spending_row
 from infra.commands.options import Json
+from infra.commands.places import stack_files
 from infra.coverage import parts_without_components
 from infra.planning import sources
 from infra.planning.costs import costs_of
@@ -23,6 +25,7 @@ from infra.planning.facts import filled_rows, flavor_rows, inline, pool_rows, te
 from infra.planning.objects import Manifest, counts, identity, node_patches, objects_of
 from infra.planning.sources import Source
 from stacks.labels import POOL_LABEL
+from stacks.load import ConfigError
 from stacks.quantities import format_usd
 
 File = Annotated[
@@ -44,7 +47,8 @@ def plan(file: File, objects: Objects = False, as_json: Json = False) -> None:
 
     Exit code: 0; 1 if anything is wrong with the file.
     """
-    source = sources.read(file)
+    with problems_as_json(as_json):
+        source = sources.read(file)
     made, labelled = objects_of(source.fleet), node_patches(source.fleet)
     if as_json:
         typer.echo(json.dumps(_document(source, made, labelled), indent=2))
@@ -59,6 +63,18 @@ def plan(file: File, objects: Objects = False, as_json: Json = False) -> None:
         [str(warning) for warning in source.warnings],
     )
     typer.echo("\n\n".join("\n".join(lines) for lines in map(list, sections) if lines))
+
+
+@contextmanager
+def problems_as_json(wanted: bool, files: int = 1) -> Iterator[None]:
+    """Print the problems of wrong files as `check --json` does and exit with 1; without it they pass on as they are."""
+    try:
+        yield
+    except ConfigError as error:
+        if not wanted:
+            raise
+        typer.echo(json_text(error.problems, files))
+        raise typer.Exit(1) from None
 
 
 def _document(source: Source, made: Sequence[Manifest], labelled: Sequence[Manifest]) -> dict[str, Any]:
@@ -76,10 +92,7 @@ def _document(source: Source, made: Sequence[Manifest], labelled: Sequence[Manif
         "filled_in": filled_rows(source.filled),
         "cost": {**spending_row(costs), "pools": [cost_row(cost) for cost in [*costs.owned, *costs.rented]]},
         "not_deployed": parts_without_components(source.fleet),
-        "warnings": [
-            {"file": one.file, "line": one.line, "column": one.column, "path": one.path, "message": one.message}
-            for one in source.warnings
-        ],
+        "warnings": [problem_row(one) for one in source.warnings],
     }
 
 
@@ -111,16 +124,25 @@ def _flavors(source: Source) -> Iterator[str]:
 
 
 def _teams(source: Source) -> list[str]:
+    without = "the fleet's" if source.fleet.burst.budget else None
     rows = [
-        (row["name"], row["queue"], ",".join(f"{name}={gpus}" for name, gpus in row["quota"].items()), _budget(row))
+        (
+            row["name"],
+            row["queue"],
+            ",".join(f"{name}={gpus}" for name, gpus in row["quota"].items()),
+            _budget(row) or without,
+        )
         for row in team_rows(source.fleet)
     ]
-    return columns(["TEAM", "QUEUE", "QUOTA", "PER MONTH"], rows)
+    return columns(["TEAM", "QUEUE", "QUOTA", "BUDGET PER MONTH"], rows)
 
 
 def _budget(team: dict[str, Any]) -> str:
-    monthly = team["monthly_budget_usd"]
-    return format_usd(Decimal(monthly)) if monthly else "the fleet's"
+    """`$300.00, $40.00 a day`, with `soft` where it stops nothing; empty for a team without one."""
+    monthly, daily = team["monthly_budget_usd"], team["daily_budget_usd"]
+    amounts = [format_usd(Decimal(monthly))] if monthly else []
+    amounts += [f"{format_usd(Decimal(daily))} a day"] if daily else []
+    return ", ".join(amounts) + (" soft" if team["budget_kind"] == "soft" else "")
 
 
 def _filled(source: Source) -> list[str]:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Final
 import typer
 
 from infra.commands.options import Json
-from infra.commands.planning import File
+from infra.commands.planning import File, problems_as_json
 from infra.coverage import parts_without_components
 from infra.planning import sources
-from infra.planning.folder import Rendered, write_folder
+from infra.planning.folder import Rendered, RenderError, write_folder
 from infra.planning.manifests import files_of, yaml_of
 from infra.planning.objects import node_patches, objects_of, without_pulumi
 from stacks.fleet import Fleet
@@ -22,19 +22,26 @@ Folder = Annotated[
     str | None,
     typer.Option("--to", metavar="DIR", help="Write a file for each object and a kustomization.yaml into this folder."),
 ]
+Partial = Annotated[
+    bool, typer.Option("--partial", help="Write the folder also where the file has parts that cannot be rendered yet.")
+]
 
 _LONGEST_NAME: Final = 120  # characters of a stack file's name in the files rendered from it
 
 
-def render(file: File, to: Folder = None, as_json: Json = False) -> None:
+def render(file: File, to: Folder = None, partial: Partial = False, as_json: Json = False) -> None:
     """Print every Kubernetes object of a stack file as YAML, or keep a folder of them for GitOps.
 
     A folder is made equal to the file: what did not change is not touched, and what an earlier render wrote and is
     gone from the fleet is removed. Files that render did not write are never changed or removed.
 
-    Exit code: 0; 1 if anything is wrong with the file, or the folder cannot be used.
+    Exit code: 0; 1 if anything is wrong with the file, the folder cannot be used or, without --partial, would lack
+    parts that no component makes yet.
     """
-    fleet = sources.read(file).fleet
+    if partial and to is None:
+        raise typer.BadParameter("is for a folder; name one with --to", param_hint="--partial")
+    with problems_as_json(as_json):
+        fleet = sources.read(file).fleet
     manifests = [without_pulumi(manifest) for manifest in objects_of(fleet)]
     if to is None:
         items = {"apiVersion": "v1", "kind": "List", "items": manifests}
@@ -42,6 +49,8 @@ def render(file: File, to: Folder = None, as_json: Json = False) -> None:
     elif not to:
         raise typer.BadParameter("an empty name is no folder; name one, or . for this one", param_hint="--to")
     else:
+        if not partial:
+            _refuse_an_incomplete_folder(fleet)
         folder = Path(to)
         origin = printable(PurePosixPath(file.rpartition(":")[2]).name, _LONGEST_NAME)
         rendered = write_folder(folder, files_of(manifests, origin), origin)
@@ -51,6 +60,16 @@ def render(file: File, to: Folder = None, as_json: Json = False) -> None:
             _tell(folder, rendered)
     for notice in _left_out(fleet, for_a_folder=to is not None):
         typer.echo(notice, err=True)
+
+
+def _refuse_an_incomplete_folder(fleet: Fleet) -> None:
+    """A GitOps tool would take the folder for the whole fleet."""
+    if parts := parts_without_components(fleet):
+        raise RenderError(
+            "the folder would be incomplete, as no component makes these parts yet:\n"
+            + "".join(f"    {part}\n" for part in parts)
+            + "nothing was written; --partial writes the rest"
+        )
 
 
 def _row(folder: Path, rendered: Rendered, fleet: Fleet) -> dict[str, Any]:

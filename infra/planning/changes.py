@@ -1,6 +1,9 @@
-"""What becomes of a fleet when one version of its file replaces another: objects, dangers, money.
+"""What becomes of a fleet when one version of its file replaces another: settings, objects, dangers, money.
 
 Both versions are only files here: whether a cluster agrees with the old one, `pulumi preview` says.
+
+Invariants: no setting changes without a difference, whether or not an object shows it; each object of the old version
+is either in the new one, or removed, or kept.
 """
 
 from __future__ import annotations
@@ -12,8 +15,8 @@ from typing import Any
 from infra.coverage import parts_without_components
 from infra.planning.compare import ABSENT, Difference, differences
 from infra.planning.costs import Costs, PoolCost, costs_of
-from infra.planning.dangers import dangers
-from infra.planning.objects import Identity, Manifest, identity, node_patches, objects_of
+from infra.planning.dangers import dangers, data_stays
+from infra.planning.objects import KEPT_KINDS, Identity, Manifest, identity, node_patches, objects_of
 from stacks.fleet import Fleet
 
 
@@ -38,16 +41,21 @@ class CostChange:
 class Changes:
     """Everything that differs."""
 
+    settings: tuple[Difference, ...]
+    """By their path in the file, with what presets and defaults fill in."""
+
+    parts: tuple[str, ...]
+    """The parts with changed settings that no component makes yet."""
+
     added: tuple[Identity, ...]
     removed: tuple[Identity, ...]
+    kept: tuple[Identity, ...]
+    """Gone from the file, and left in the cluster."""
+
     changed: tuple[Changed, ...]
     dangers: tuple[str, ...]
     """What of it destroys, disturbs or forgets something."""
 
-    parts: tuple[Difference, ...]
-    """Settings of parts that have no objects yet, by their path in the file."""
-
-    budgets: tuple[Difference, ...]
     pools: tuple[CostChange, ...]
     """Pools whose cost differs."""
 
@@ -55,42 +63,36 @@ class Changes:
 
     def __bool__(self) -> bool:
         """Whether anything differs."""
-        return any((self.added, self.removed, self.changed, self.dangers, self.parts, self.budgets, self.pools))
+        return any((self.settings, self.added, self.removed, self.kept, self.changed, self.dangers, self.pools))
 
 
 def changes(old: Fleet, new: Fleet) -> Changes:
     """Compare two versions of a fleet."""
     before, after = _by_identity(old), _by_identity(new)
+    gone = [one for one in before if one not in after]
+    kept = [one for one in gone if one.kind in KEPT_KINDS] if data_stays(old, new) else []
     shared = [(one, tuple(differences(before[one], after[one]))) for one in after if one in before]
+    settings = _settings(old), _settings(new)
     costs = costs_of(old), costs_of(new)
     return Changes(
+        settings=tuple(differences(*settings)),
+        parts=tuple(_parts(old, new, *settings)),
         added=tuple(one for one in after if one not in before),
-        removed=tuple(one for one in before if one not in after),
+        removed=tuple(one for one in gone if one not in kept),
+        kept=tuple(kept),
         changed=tuple(Changed(one, fields) for one, fields in shared if fields),
         dangers=tuple(dangers(old, new)),
-        parts=tuple(_parts(old, new)),
-        budgets=tuple(_budgets(old, new)),
         pools=tuple(_pools(*costs)),
         costs=costs,
     )
 
 
+def _settings(fleet: Fleet) -> dict[str, Any]:
+    return fleet.model_dump(mode="json", exclude_none=True)
+
+
 def _by_identity(fleet: Fleet) -> dict[Identity, Manifest]:
     return {identity(one): one for one in [*objects_of(fleet), *node_patches(fleet)]}
-
-
-def _budgets(old: Fleet, new: Fleet) -> Iterator[Difference]:
-    before, after = _budgets_of(old), _budgets_of(new)
-    for path in [*before, *(path for path in after if path not in before)]:
-        yield from differences(before.get(path, {}), after.get(path, {}), path)
-
-
-def _budgets_of(fleet: Fleet) -> dict[str, dict[str, Any]]:
-    """The budgets by their path in the file."""
-    budgets = {"burst.budget": fleet.burst.budget}
-    teams = {f"teams.{name}.budget": team.budget for name, team in fleet.teams.items()}
-    found = {**budgets, **teams}
-    return {path: one.model_dump(mode="json", exclude_none=True) for path, one in found.items() if one is not None}
 
 
 def _pools(old: Costs, new: Costs) -> Iterator[CostChange]:
@@ -100,14 +102,11 @@ def _pools(old: Costs, new: Costs) -> Iterator[CostChange]:
             yield CostChange(name, before.get(name), after.get(name))
 
 
-def _parts(old: Fleet, new: Fleet) -> Iterator[Difference]:
-    """The settings of the parts that are planned only; their whole setting, as nothing else shows its changes."""
-    before, after = (fleet.model_dump(mode="json", exclude_none=True) for fleet in (old, new))
-    named = [part.partition(": ")[0] for fleet in (old, new) for part in parts_without_components(fleet)]
-    paths = dict.fromkeys(tuple(name.split(".")) for name in named)
-    for path in paths:
-        if not any(path[:length] in paths for length in range(1, len(path))):  # the part above it shows it already
-            yield from differences(_at(before, path), _at(after, path), ".".join(path))
+def _parts(old: Fleet, new: Fleet, before: Any, after: Any) -> Iterator[str]:
+    for part in dict.fromkeys([*parts_without_components(old), *parts_without_components(new)]):
+        path = part.partition(": ")[0].split(".")
+        if _at(before, path) != _at(after, path):
+            yield part
 
 
 def _at(value: Any, path: Sequence[str]) -> Any:

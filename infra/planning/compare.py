@@ -1,9 +1,11 @@
 """The differences of two plain values, field by field, as people say them: `spec.replicas: 1 -> 2`.
 
 Lists of things with a name are compared by the names, so that one more at the front is one more and not all of them
-changed; so are texts that hold YAML, such as the agent's configuration. It knows nothing of Kubernetes.
+changed; other lists of equal length place by place; texts that hold YAML, such as the agent's configuration, by what
+they hold. It knows nothing of Kubernetes.
 
-Invariants: no difference is found exactly where the values are equal; the order is that of the values.
+Invariants: no difference is found exactly where the values are equal; the two sides of one never read alike, whole or
+shortened; the order is that of the values.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any, Final
 
 import yaml
@@ -22,14 +25,16 @@ ABSENT: Final = object()
 """Stands for a value that a side does not have."""
 
 _PLAIN_KEY: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
-_LONGEST_VALUE: Final = 60  # characters of one value; two and a path then fit in two lines of a terminal
+_LONGEST_VALUE: Final = 60  # characters of a shortened value; two and a path then fit in two lines of a terminal
+_SHOWN_BEFORE: Final = 20  # characters that are shown before the first one that differs
+_CUT: Final = "..."
 _LONGEST_KEY: Final = 120
 _LOADER: Final = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One field that differs; None where a side does not have it."""
+    """One field that differs, with both values whole; None where a side does not have it."""
 
     path: str
     old: str | None
@@ -43,21 +48,50 @@ class Difference:
             return f"{self.path}: removed {self.old}"
         return f"{self.path}: {self.old} -> {self.new}"
 
+    def shortened(self) -> Difference:
+        """The same for one or two lines of a terminal: long values cut, around the first character that differs."""
+        if self.old is None or self.new is None or _cut(self.old) != _cut(self.new):
+            return replace(self, old=_cut(self.old), new=_cut(self.new))
+        alike = sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], zip(self.old, self.new, strict=False)))
+        start = max(0, alike - _SHOWN_BEFORE)
+        old, new = (_cut(_CUT * bool(start) + side[start:]) for side in (self.old, self.new))
+        return replace(self, old=old, new=new)
+
 
 def differences(old: Any, new: Any, path: str = "") -> Iterator[Difference]:
     """Every field that differs, as deep as both sides have the same form."""
     if old == new:
         return
-    before, after = _parts(old), _parts(new)
     found: list[Difference] = []
+    before, after = _opened(old), _opened(new)
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        found += _each(_by_text(before), _by_text(after), path, in_list=False)
+    elif isinstance(before, list | tuple) and isinstance(after, list | tuple):
+        found += _in_lists(before, after, path)
+    yield from found or [Difference(path, *_both_said(old, new))]
+
+
+def _below(path: str, key: str, *, in_list: bool = False) -> str:
+    """The path of what stands in something, by its key, or by its name or place in a list."""
+    key = printable(key, _LONGEST_KEY)
+    if in_list or not _PLAIN_KEY.fullmatch(key):
+        return f"{path}[{key}]"
+    return f"{path}.{key}" if path else key
+
+
+def _in_lists(old: Sequence[Any], new: Sequence[Any], path: str) -> Iterator[Difference]:
+    before, after = _by_name(old), _by_name(new)
     if before is not None and after is not None:
-        in_list = isinstance(old, list | tuple)
-        if in_list:
-            found += _order(list(before), list(after), path)
-        for key in [*before, *(key for key in after if key not in before)]:
-            below = _below(path, key, in_list=in_list)
-            found += differences(before.get(key, ABSENT), after.get(key, ABSENT), below)
-    yield from found or [Difference(path, _said(old), _said(new))]
+        yield from _order(list(before), list(after), path)
+        yield from _each(before, after, path, in_list=True)
+    elif len(old) == len(new) and sorted(map(repr, old)) != sorted(map(repr, new)):  # another order is said as a whole
+        for place, (was, becomes) in enumerate(zip(old, new, strict=True)):
+            yield from differences(was, becomes, _below(path, str(place), in_list=True))
+
+
+def _each(before: Mapping[str, Any], after: Mapping[str, Any], path: str, *, in_list: bool) -> Iterator[Difference]:
+    for key in [*before, *(key for key in after if key not in before)]:
+        yield from differences(before.get(key, ABSENT), after.get(key, ABSENT), _below(path, key, in_list=in_list))
 
 
 def _order(before: list[str], after: list[str], path: str) -> Iterator[Difference]:
@@ -67,43 +101,44 @@ def _order(before: list[str], after: list[str], path: str) -> Iterator[Differenc
         yield Difference(f"{path} (order)".lstrip(), _said(first), _said(second))
 
 
-def _parts(value: Any) -> Mapping[str, Any] | None:
-    """What a value consists of, by name; None for one that is compared as a whole."""
-    if isinstance(value, str) and "\n" in value:
-        value = _yaml(value)
-    if isinstance(value, Mapping):
-        return {str(key): inner for key, inner in value.items()}
-    if isinstance(value, list | tuple) and value:
-        names = [item.get("name") if isinstance(item, Mapping) else None for item in value]
-        if all(isinstance(name, str) for name in names) and len(set(names)) == len(names):
-            return dict(zip(map(str, names), value, strict=True))
-    return None
-
-
-def _yaml(text: str) -> Any:
+def _opened(value: Any) -> Any:
+    """A value with its parts: a text of several lines may hold YAML."""
+    if not isinstance(value, str) or "\n" not in value:
+        return value
     try:
-        return yaml.load(text, Loader=_LOADER)
-    except yaml.YAMLError:
+        return yaml.load(value, Loader=_LOADER)
+    except (yaml.YAMLError, ValueError):  # the latter for a date that there is not
+        return value
+
+
+def _by_text(value: Mapping[Any, Any]) -> dict[str, Any]:
+    return {str(key): inner for key, inner in value.items()}
+
+
+def _by_name(items: Sequence[Any]) -> dict[str, Any] | None:
+    """The items by their names; None where not each has one of its own."""
+    names = [item.get("name") if isinstance(item, Mapping) else None for item in items]
+    if not all(isinstance(name, str) for name in names) or len(set(names)) < len(names):
         return None
+    return dict(zip(map(str, names), items, strict=True))
 
 
-def _below(path: str, key: str, *, in_list: bool) -> str:
-    key = printable(key, _LONGEST_KEY)
-    if in_list or not _PLAIN_KEY.fullmatch(key):
-        return f"{path}[{key}]"
-    return f"{path}.{key}" if path else key
+def _both_said(old: Any, new: Any) -> tuple[str | None, str | None]:
+    """Both sides; in quotes where the text "8" and the number 8, say, would read alike."""
+    said = _said(old), _said(new)
+    return said if said[0] != said[1] else (repr(old), repr(new))
 
 
 def _said(value: Any) -> str | None:
+    """A value in one line, and in ASCII as far as it is, so that it passes through any pipe."""
     if value is ABSENT:
         return None
-    if isinstance(value, str):
-        return _cut(value if value and value == value.strip() else json.dumps(value))
-    if isinstance(value, Mapping | Sequence) and len(value) == 0:
-        return "{}" if isinstance(value, Mapping) else "[]"
-    return _cut(json.dumps(value, default=str))
+    plain = isinstance(value, str) and value and value == value.strip()
+    said = str(value) if plain else json.dumps(value, default=str)
+    return printable(said, len(said))
 
 
-def _cut(text: str) -> str:
-    """A value in one line, and in ASCII as far as it is, so that it passes through any pipe."""
-    return printable(text if len(text) <= _LONGEST_VALUE else f"{text[: _LONGEST_VALUE - 3]}...", _LONGEST_VALUE)
+def _cut(text: str | None) -> str | None:
+    if text is None or len(text) <= _LONGEST_VALUE:
+        return text
+    return text[: _LONGEST_VALUE - len(_CUT)] + _CUT

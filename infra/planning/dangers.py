@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.planning.limits import cut_pools, lifted_budgets
 from stacks.agent import VolumeLedger
 from stacks.agent_config import ledger_url
 from stacks.clusters import Cluster, EksCluster, ExistingCluster, GkeCluster
@@ -19,16 +20,35 @@ def dangers(old: Fleet, new: Fleet) -> Iterator[str]:
     """Everything to think about before the new version is applied, most destructive first."""
     yield from _clusters(old, new)
     yield from _namespaces(old, new)
+    yield from _on_destroy(old, new)
     yield from _ledger(old, new)
     yield from _organization(old, new)
     yield from _flavors(old, new)
+    yield from cut_pools(old, new)
+    yield from _classes(old, new)
     yield from _teams(old, new)
+    yield from lifted_budgets(old, new)
+
+
+def data_stays(old: Fleet, new: Fleet) -> bool:
+    """Whether what leaves the file leaves its data in the cluster.
+
+    Pulumi goes by the setting under which an object was made, so by the old one; a cluster that goes takes all along.
+    """
+    before, after = old.home, new.clusters.get(old.home_name)
+    is_replaced = any(was != becomes for _, was, becomes in _identifying(before, after))
+    return old.on_destroy == "keep-data" and not _is_removed(before, after) and not is_replaced
+
+
+def _is_removed(before: Cluster, after: Cluster | None) -> bool:
+    return not isinstance(before, ExistingCluster) and (after is None or after.kind != before.kind)
 
 
 def _clusters(old: Fleet, new: Fleet) -> Iterator[str]:
     if old.home_name != new.home_name:
+        but = " but namespaces and the ledger's volume" if data_stays(old, new) else ""
         yield (
-            f"cluster {old.home_name} becomes {new.home_name}: every object is removed there and made anew here; "
+            f"cluster {old.home_name} becomes {new.home_name}: every object{but} is removed there and made anew here; "
             "jobs do not move along"
         )
     for name, before in old.clusters.items():
@@ -36,7 +56,7 @@ def _clusters(old: Fleet, new: Fleet) -> Iterator[str]:
         if isinstance(before, ExistingCluster):
             if isinstance(after, ExistingCluster) and before.kubeconfig != after.kubeconfig:
                 yield f"cluster {name} has another kubeconfig: if it leads elsewhere, every object is made anew there"
-        elif after is None or after.kind != before.kind:
+        elif _is_removed(before, after):
             yield f"cluster {name} is removed, with everything in it"
         for setting, was, becomes in _identifying(before, after):
             if was != becomes:
@@ -59,7 +79,7 @@ def _namespaces(old: Fleet, new: Fleet) -> Iterator[str]:
     for team, namespace in _namespaces_of(old).items():
         if namespace in kept:
             continue
-        if old.on_destroy == "keep-data":
+        if data_stays(old, new):
             yield f"namespace {namespace} of team {team} stays, with jobs that no queue starts any more"
         else:
             yield f"namespace {namespace} of team {team} is deleted, with every job and volume in it"
@@ -67,6 +87,11 @@ def _namespaces(old: Fleet, new: Fleet) -> Iterator[str]:
 
 def _namespaces_of(fleet: Fleet) -> dict[str, str]:
     return {name: team.namespace or name for name, team in fleet.teams.items()}
+
+
+def _on_destroy(old: Fleet, new: Fleet) -> Iterator[str]:
+    if old.on_destroy == "keep-data" and new.on_destroy == "remove-everything":
+        yield "on_destroy becomes remove-everything: after this change, what leaves the file goes with its data"
 
 
 def _ledger(old: Fleet, new: Fleet) -> Iterator[str]:
@@ -116,3 +141,14 @@ def _teams(old: Fleet, new: Fleet) -> Iterator[str]:
             left = after.quota.get(flavor, 0)
             if left < gpus and flavor in flavors:
                 yield f"team {name} has {left} instead of {gpus} GPUs of {flavor}: jobs beyond that can be preempted"
+
+
+def _classes(old: Fleet, new: Fleet) -> Iterator[str]:
+    left = {name.lower() for name in new.classes}
+    default = next((name for name, job_class in new.classes.items() if job_class.default), None)
+    for name in old.classes:
+        if name.lower() not in left:
+            yield (
+                f"class {name} is removed: new jobs that name it are not queued, as Kueue finds no "
+                f"WorkloadPriorityClass {name.lower()}; those there are keep its priority and count as class {default}"
+            )

@@ -68,7 +68,7 @@ def filled_rows(filled: Iterable[Filled]) -> list[dict[str, Any]]:
 
 def _team_row(name: str, team: Team) -> dict[str, Any]:
     namespace = team.namespace or name
-    monthly = team.budget.monthly if team.budget else None
+    monthly, daily, kind = (team.budget.monthly, team.budget.daily, team.budget.kind) if team.budget else [None] * 3
     return {
         "name": name,
         "queue": f"{namespace}/{name}",
@@ -79,6 +79,8 @@ def _team_row(name: str, team: Team) -> dict[str, Any]:
         "weight": team.weight,
         "max_burst_gpus": team.max_burst_gpus,
         "monthly_budget_usd": None if monthly is None else plain_usd(monthly),
+        "daily_budget_usd": None if daily is None else plain_usd(daily),
+        "budget_kind": kind,
     }
 
 

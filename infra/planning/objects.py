@@ -14,6 +14,9 @@ from stacks.fleet import Fleet
 Manifest = dict[str, Any]
 """A Kubernetes object as it would stand in YAML."""
 
+KEPT_KINDS: Final = frozenset({"Namespace", "PersistentVolumeClaim"})
+"""What `on_destroy: keep-data` leaves in the cluster; `components.base.keeps_data` is given for these."""
+
 _PULUMI_ANNOTATIONS: Final = "pulumi.com/"
 
 

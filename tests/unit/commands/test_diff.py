@@ -17,6 +17,7 @@ from tests.unit.commands.fleets import changed, rented, without_team, write
 Run = Callable[..., Ended]
 
 MORE_MONEY = changed(("monthly: 1000 USD", "monthly: 2500 USD"))
+DISPOSABLE = changed(("organization", "on_destroy: remove-everything\n    organization"))
 IN_TEAMS_FILE = "teams:\n  vision: {quota: {h100-onprem: 16}}\n"
 
 
@@ -58,7 +59,7 @@ def git(folder: Path, *arguments: str) -> None:
 def test_equal_files_have_no_difference(gpufleet: Run, home: Path) -> None:
     ended = compared(gpufleet, home, changed(), "# a comment\n" + changed(), "--exit-code")
 
-    assert (ended.code, ended.out) == (0, "no difference in objects, budgets or cost\n")
+    assert (ended.code, ended.out) == (0, "no difference\n")
 
 
 def test_differences_are_no_failure_unless_that_is_asked_for(gpufleet: Run, home: Path) -> None:
@@ -68,12 +69,40 @@ def test_differences_are_no_failure_unless_that_is_asked_for(gpufleet: Run, home
 
 
 def test_objects_are_added_and_removed_by_name(gpufleet: Run, home: Path) -> None:
-    ended = compared(gpufleet, home, changed(), changed(("nlp", "speech")))
+    ended = compared(gpufleet, home, DISPOSABLE, changed(("nlp", "speech"), text=DISPOSABLE))
 
     lines = ended.out.splitlines()
     assert "- Namespace nlp" in lines
     assert "+ LocalQueue speech/speech-burst" in lines
     assert "objects: 6 added, 6 removed, 2 changed" in lines
+
+
+def test_what_stays_in_the_cluster_is_not_said_to_be_removed(gpufleet: Run, home: Path) -> None:
+    new = changed(
+        ("    burst:", '    agent: {ledger: {kind: object-store, url: "s3://b/l"}}\n    burst:'),
+        text=without_team("nlp"),
+    )
+
+    lines = compared(gpufleet, home, changed(), new).out.splitlines()
+    objects = document(gpufleet, home, changed(), new)["objects"]
+
+    assert [line for line in lines if line.startswith("= ")] == [
+        "= PersistentVolumeClaim gpufleet-system/gpufleet-router stays (on_destroy: keep-data)",
+        "= Namespace nlp stays (on_destroy: keep-data)",
+    ]
+    assert "objects: 0 added, 5 removed, 2 kept, 2 changed" in lines
+    assert sorted(one["kind"] for one in objects["kept"]) == ["Namespace", "PersistentVolumeClaim"]
+    assert not {one["kind"] for one in objects["removed"]} & {"Namespace", "PersistentVolumeClaim"}
+
+
+def test_nothing_stays_in_a_cluster_that_goes(gpufleet: Run, home: Path) -> None:
+    old = rented(in_order=True)
+    new = without_team("nlp", changed(("us-east-1", "us-west-2"), text=old))
+
+    found = document(gpufleet, home, old, new)
+
+    assert found["objects"]["kept"] == []
+    assert "namespace nlp of team nlp is deleted, with every job and volume in it" in found["dangers"]
 
 
 def test_a_changed_object_shows_its_fields(gpufleet: Run, home: Path) -> None:
@@ -97,7 +126,7 @@ def test_many_fields_are_cut_and_counted_unless_all_are_asked_for(gpufleet: Run,
 def test_budgets_and_the_months_cost_are_compared(gpufleet: Run, home: Path) -> None:
     lines = compared(gpufleet, home, changed(), MORE_MONEY).out.splitlines()
 
-    assert "budget burst.budget.monthly: 1000 USD -> 2500 USD" in lines
+    assert "burst.budget.monthly: 1000 USD -> 2500 USD" in lines
     assert lines[-1] == (
         "cloud GPUs: $0.00 to $1,000.00 -> $0.00 to $2,500.00 a month, bound by the fleet's hard budget"
     )
@@ -131,10 +160,49 @@ def test_the_cost_of_a_pool_is_shown_where_it_differs(gpufleet: Run, home: Path)
     ("old", "new", "said"),
     [
         (
-            changed(("organization", "on_destroy: remove-everything\n    organization")),
-            without_team("nlp", changed(("organization", "on_destroy: remove-everything\n    organization"))),
+            DISPOSABLE,
+            without_team("nlp", DISPOSABLE),
             "namespace nlp of team nlp is deleted, with every job and volume in it",
         ),
+        (changed(), DISPOSABLE, "on_destroy becomes remove-everything"),
+        (
+            changed(),
+            changed(("P1:", "P7:")),
+            "class P1 is removed: new jobs that name it are not queued, as Kueue finds no WorkloadPriorityClass p1; "
+            "those there are keep its priority and count as class P7",
+        ),
+        (
+            changed(("max_gpus: 8", "max_gpus: 16")),
+            changed(),
+            "pool spot has at most 8 instead of 16 GPUs: what runs beyond that runs on, and none starts there until",
+        ),
+        (changed(), changed(("max_gpus: 8", "max_gpus: 0")), "and none starts there any more"),
+        (
+            rented(in_order=True),
+            changed(("max: 3", "max: 2"), text=rented(in_order=True)),
+            "pool extra has at most 8 instead of 12 GPUs: nodes beyond that can be taken from under their jobs",
+        ),
+        (
+            changed(),
+            changed(("kind: hard", "kind: soft")),
+            "burst.budget becomes soft, so it reports an overshoot and stops nothing: the cloud can cost up to $11,680.00",
+        ),
+        (
+            changed(),
+            MORE_MONEY,
+            "burst.budget is raised from $1,000.00 to $2,500.00 a month: the cloud can cost up to $2,500.00 a month",
+        ),
+        (
+            changed(("monthly: 1000 USD", "monthly: 1000 USD, daily: 50 USD")),
+            changed(),
+            "burst.budget is raised from $50.00 to no limit a day: the cloud can cost up to $1,000.00 a month",
+        ),
+        (
+            changed(),
+            changed((", budget: {monthly: 1000 USD, kind: hard}", "")),
+            "burst.budget is removed, so it stops and reports nothing any more: the cloud can cost up to $11,680.00",
+        ),
+        (changed(), changed((", budget: {monthly: 400 USD}", "")), "teams.vision.budget is removed"),
         (changed(), without_team("nlp"), "namespace nlp of team nlp stays, with jobs that no queue starts any more"),
         (changed(), without_team("nlp"), "team nlp loses its queues"),
         (
@@ -190,9 +258,11 @@ def test_a_dangerous_change_is_marked_first(gpufleet: Run, home: Path, old: str,
 
 
 def test_a_harmless_change_is_not_marked(gpufleet: Run, home: Path) -> None:
-    more = changed(("nodes: 2", "nodes: 4"), ("h100-onprem: 4", "h100-onprem: 20"))
+    more = changed(("nodes: 2", "nodes: 4"), ("h100-onprem: 4", "h100-onprem: 20"), ("max_gpus: 8", "max_gpus: 9"))
 
     assert document(gpufleet, home, changed(), more)["dangers"] == []
+    assert document(gpufleet, home, MORE_MONEY, changed())["dangers"] == []
+    assert document(gpufleet, home, changed(("kind: hard", "kind: soft")), MORE_MONEY)["dangers"] == []
 
 
 def test_a_team_that_moves_into_another_teams_namespace_removes_none_that_is_still_used(
@@ -210,14 +280,62 @@ def test_parts_without_objects_are_compared_by_their_settings(gpufleet: Run, hom
 
     ended = compared(gpufleet, home, old, changed(("version: '1.35'", "version: '1.36'"), text=old))
 
-    assert "not deployed by this version: clusters.lab.version: 1.35 -> 1.36" in ended.out.splitlines()
+    lines = ended.out.splitlines()
+    assert "clusters.lab.version: 1.35 -> 1.36" in lines
+    assert "not deployed by this version: clusters.lab: kind eks" in lines
+    assert not any(line.startswith("not deployed by this version: pools") for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ("targets: {utilization: 50%}", "targets.utilization: "),
+        ("spot: {checkpoint: {grace: 30s}}", "spot.checkpoint.grace: 1m30s -> 30s"),
+        ("capacity: {headroom: 20%}", "capacity.headroom: "),
+        ("strict: true", "strict: false -> true"),
+        ("links: {office: {kind: existing, cluster: lab, bandwidth: 1 Gbit/s}}", "links.office: added "),
+    ],
+)
+def test_settings_that_no_object_shows_are_compared_too(gpufleet: Run, home: Path, settings: str, said: str) -> None:
+    new = changed(("    burst:", f"    {settings}\n    burst:"))
+
+    ended = compared(gpufleet, home, changed(), new, "--exit-code")
+
+    assert ended.code == 1
+    assert any(line.startswith(said) for line in ended.out.splitlines()), ended
+
+
+def test_many_settings_are_cut_and_counted_unless_all_are_asked_for(gpufleet: Run, home: Path) -> None:
+    teams = "".join(f"      team-{number}: {{quota: {{}}}}\n" for number in range(30))
+    new = changed(("      vision:", f"{teams}      vision:"))
+
+    assert "\nand 10 more; --full shows them\n" in compared(gpufleet, home, changed(), new).out
+    assert "\nteams.team-29: added " in compared(gpufleet, home, changed(), new, "--full").out
+    assert len(document(gpufleet, home, changed(), new)["settings"]) == 30
+
+
+def test_one_changed_number_deep_in_an_object_is_said_by_its_path(gpufleet: Run, home: Path) -> None:
+    lines = compared(gpufleet, home, changed(), changed(("max_gpus: 8", "max_gpus: 16")), "--full").out.splitlines()
+
+    assert (
+        "    spec.resourceGroups[0].flavors[h100-aws-spot].resources[nvidia.com/gpu].nominalQuota: 8 -> 16"
+    ) in lines
+
+
+def test_long_values_are_whole_for_programs_and_with_full(gpufleet: Run, home: Path) -> None:
+    names = [f"node-with-quite-a-long-name-{number}" for number in range(2)]
+    old = changed(("nodes: 2", f"nodes: 2, node_names: [{', '.join(names)}]"))
+
+    assert document(gpufleet, home, changed(), old)["settings"][0]["new"] == json.dumps(names)
+    assert json.dumps(names) in compared(gpufleet, home, changed(), old, "--full").out
+    assert json.dumps(names) not in compared(gpufleet, home, changed(), old).out
 
 
 def test_differences_as_json_have_a_form_that_programs_can_rely_on(gpufleet: Run, home: Path) -> None:
     found = document(gpufleet, home, changed(), MORE_MONEY)
 
-    assert list(found) == ["differs", "dangers", "objects", "not_deployed", "budgets", "cost"]
-    assert list(found["objects"]) == ["added", "removed", "changed"]
+    assert list(found) == ["differs", "dangers", "settings", "not_deployed", "objects", "cost"]
+    assert list(found["objects"]) == ["added", "removed", "kept", "changed"]
     assert found["objects"]["changed"][0] == {
         "group": "",
         "kind": "ConfigMap",
@@ -225,7 +343,7 @@ def test_differences_as_json_have_a_form_that_programs_can_rely_on(gpufleet: Run
         "name": "gpufleet-router",
         "fields": [{"path": "data[config.yaml].budget.monthly", "old": "1000 USD", "new": "2500 USD"}],
     }
-    assert found["budgets"] == [{"path": "burst.budget.monthly", "old": "1000 USD", "new": "2500 USD"}]
+    assert found["settings"] == [{"path": "burst.budget.monthly", "old": "1000 USD", "new": "2500 USD"}]
     assert list(found["cost"]) == ["pools", "old", "new"]
     assert found["cost"]["new"]["cloud"]["highest_usd"] == "2500.00"
 
@@ -234,7 +352,8 @@ def test_equal_files_as_json_do_not_differ(gpufleet: Run, home: Path) -> None:
     found = document(gpufleet, home, changed(), changed())
 
     assert found["differs"] is False
-    assert found["objects"] == {"added": [], "removed": [], "changed": []}
+    assert found["objects"] == {"added": [], "removed": [], "kept": [], "changed": []}
+    assert found["settings"] == []
 
 
 def test_problems_of_both_files_are_said_at_once(gpufleet: Run, home: Path) -> None:
@@ -245,6 +364,15 @@ def test_problems_of_both_files_are_said_at_once(gpufleet: Run, home: Path) -> N
     assert f"{home}/new/Pulumi.small.yaml:1:1" in ended.err
 
 
+def test_problems_of_both_files_are_json_where_that_is_asked_for(gpufleet: Run, home: Path) -> None:
+    ended = compared(gpufleet, home, changed(("[spot]", "[spto]")), "", "--json")
+
+    assert (ended.code, ended.err) == (1, "")
+    found = json.loads(ended.out)
+    assert (found["ok"], found["files"]) == (False, 2)
+    assert {one["file"] for one in found["problems"]} == {f"{home}/{side}/Pulumi.small.yaml" for side in ("old", "new")}
+
+
 def test_a_revision_is_read_with_the_teams_that_it_had(gpufleet: Run, repository: Path) -> None:
     file = "stacks/Pulumi.small.yaml"
     (repository / "stacks" / "teams.yaml").write_text(IN_TEAMS_FILE.replace("vision", "sight"))
@@ -252,7 +380,7 @@ def test_a_revision_is_read_with_the_teams_that_it_had(gpufleet: Run, repository
     ended = gpufleet("diff", f"HEAD:{file}", file)
 
     assert ended.code == 0
-    assert "- Namespace vision" in ended.out
+    assert "= Namespace vision" in ended.out
     assert "+ Namespace sight" in ended.out
 
 
@@ -333,13 +461,35 @@ def test_without_git_a_revision_is_refused_in_one_message(
         ({"a": [1, 2]}, {"a": [2]}, ["a: [1, 2] -> [2]"]),
         ({"a": "k: 1\nl: 2\n"}, {"a": "k: 1\nl: 3\n"}, ["a.l: 2 -> 3"]),
         ({"a": "k: 1\n# x\n"}, {"a": "k: 1\n# y\n"}, ['a: "k: 1\\n# x\\n" -> "k: 1\\n# y\\n"']),
-        ({"a": "x" * 99}, {"a": 0}, [f"a: {'x' * 57}... -> 0"]),
+        ({"a": "x" * 99}, {"a": 0}, [f"a: {'x' * 99} -> 0"]),
+        ({"a": [1, 2]}, {"a": [1, 3]}, ["a[1]: 2 -> 3"]),
+        ({"a": [1, 2]}, {"a": [2, 1]}, ["a: [1, 2] -> [2, 1]"]),
+        ({"a": [{"b": [{"name": "x", "n": 1}]}]}, {"a": [{"b": [{"name": "x", "n": 2}]}]}, ["a[0].b[x].n: 1 -> 2"]),
+        ({"a": "- x\n- y\n"}, {"a": "- x\n- z\n"}, ["a[1]: y -> z"]),
+        ({"a": "8"}, {"a": 8}, ["a: '8' -> 8"]),
+        ({"a": "x: 2026-99-99\n"}, {"a": "x"}, ['a: "x: 2026-99-99\\n" -> x']),
         ({"a": ""}, {"a": " "}, ['a: "" -> " "']),
         ({"a": "\x1b[2J"}, {"a": None}, ["a: \\x1b[2J -> null"]),
     ],
 )
 def test_a_difference_is_said_as_people_would(old: Any, new: Any, said: list[str]) -> None:
     assert [str(one) for one in differences(old, new)] == said
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("x" * 99, "y", f"a: {'x' * 57}... -> y"),
+        ("x" * 99, "x" * 100, f"a: ...{'x' * 20} -> ...{'x' * 21}"),
+        (
+            "x" * 80 + "1" + "x" * 80,
+            "x" * 80 + "2" + "x" * 80,
+            f"a: ...{'x' * 20}1{'x' * 33}... -> ...{'x' * 20}2{'x' * 33}...",
+        ),
+    ],
+)
+def test_a_long_value_is_cut_around_what_differs(old: str, new: str, said: str) -> None:
+    assert str(Difference("a", old, new).shortened()) == said
 
 
 PLAIN = st.recursive(
@@ -360,4 +510,17 @@ def test_a_difference_is_found_exactly_where_values_are_not_equal(old: Any, new:
 
     assert bool(found) == (old != new)
     assert list(differences(old, old)) == []
-    assert all(isinstance(one, Difference) and str(one).isprintable() for one in found)
+    assert all(str(one).isprintable() for one in found)
+    assert all(one.old != one.new and one.shortened().old != one.shortened().new for one in found)
+
+
+LONG = st.lists(st.sampled_from(["x" * 40, "y", "."]), max_size=8).map("".join)
+
+
+@settings(max_examples=100, deadline=None)
+@given(LONG, LONG)
+def test_two_values_never_read_alike_however_they_are_cut(old: str, new: str) -> None:
+    short = Difference("a", old, new).shortened()
+
+    assert (short.old == short.new) == (old == new)
+    assert max(len(short.old or ""), len(short.new or "")) <= 60

@@ -149,6 +149,29 @@ def test_parts_that_are_planned_only_are_named_and_not_invented(gpufleet: Run, h
     assert "NodePool" not in ended.out
 
 
+@pytest.mark.parametrize(
+    ("budget", "said"),
+    [
+        (", budget: {monthly: 200 USD, kind: soft}", ["$200.00", "soft"]),
+        (", budget: {monthly: 300 USD, daily: 40 USD}", ["$300.00,", "$40.00", "a", "day"]),
+        (", budget: {daily: 40 USD, kind: soft}", ["$40.00", "a", "day", "soft"]),
+        ("", ["the", "fleet's"]),
+    ],
+)
+def test_a_teams_budget_is_said_with_its_days_and_its_kind(
+    gpufleet: Run, home: Path, budget: str, said: list[str]
+) -> None:
+    ended = gpufleet("plan", write(home, changed((", budget: {monthly: 400 USD}", budget))))
+
+    assert ["vision", "vision/vision", "h100-onprem=12", *said] in lines_with(ended, "vision/vision")
+
+
+def test_a_team_without_any_budget_is_not_said_to_have_the_fleets(gpufleet: Run, home: Path) -> None:
+    ended = gpufleet("plan", write(home, changed(*NO_BUDGETS)))
+
+    assert ["vision", "vision/vision", "h100-onprem=12", "-"] in lines_with(ended, "vision/vision")
+
+
 def test_warnings_of_the_file_stand_at_the_end_with_their_lines(gpufleet: Run, home: Path) -> None:
     file = write(home, changed(("h100-onprem: 4", "h100-onprem: 3")))
 
@@ -172,7 +195,19 @@ def test_a_plan_as_json_has_a_form_that_programs_can_rely_on(gpufleet: Run, home
         "node_taints": [],
         "devices": {"nvidia.com/gpu": 16},
     }
-    assert plan["teams"][0]["burst_queue"] == "vision/vision-burst"
+    assert plan["teams"][1] == {
+        "name": "nlp",
+        "queue": "nlp/nlp",
+        "burst_queue": "nlp/nlp-burst",
+        "quota": {"h100-onprem": 4},
+        "borrow": {},
+        "lend": {},
+        "weight": 1.0,
+        "max_burst_gpus": None,
+        "monthly_budget_usd": "900",
+        "daily_budget_usd": None,
+        "budget_kind": "soft",
+    }
     assert plan["cost"]["budgets"][0] == {"team": None, "hard": True, "monthly_usd": "1000.00", "daily_usd": None}
 
 
@@ -198,6 +233,16 @@ def test_a_wrong_file_is_not_half_planned(gpufleet: Run, home: Path) -> None:
 
     assert (ended.code, ended.out) == (1, "")
     assert "did you mean spot?" in ended.err
+
+
+@pytest.mark.parametrize("command", ["plan", "render"])
+def test_a_wrong_file_is_json_where_that_is_asked_for(gpufleet: Run, home: Path, command: str) -> None:
+    file = write(home, changed(("order: [spot]", "order: [spto]")))
+
+    ended = gpufleet(command, file, "--json")
+
+    assert (ended.code, ended.err) == (1, "")
+    assert json.loads(ended.out) == json.loads(gpufleet("check", file, "--json").out)
 
 
 def test_the_modules_of_plan_do_not_bring_the_pulumi_sdk_along() -> None:

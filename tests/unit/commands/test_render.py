@@ -15,7 +15,7 @@ from infra.planning.manifests import files_of, yaml_of
 from infra.planning.objects import objects_of
 from stacks.load import load_text
 from tests.unit.commands.conftest import Ended
-from tests.unit.commands.fleets import changed, without_team, write
+from tests.unit.commands.fleets import changed, rented, without_team, write
 
 Run = Callable[..., Ended]
 
@@ -273,6 +273,36 @@ def test_what_the_files_do_not_bring_about_is_said_apart_from_them(gpufleet: Run
     assert "not rendered: the labels of 2 nodes" in ended.err
     assert "tell your GitOps tool not to prune namespaces" in ended.err
     assert not [name for name in names(home / "out") if name.startswith("node")]
+
+
+def test_a_folder_that_would_lack_parts_is_not_written_unless_that_is_asked_for(gpufleet: Run, home: Path) -> None:
+    arguments = ("render", write(home, rented(in_order=True)), "--to", str(home / "out"))
+
+    refused = gpufleet(*arguments)
+
+    assert (refused.code, refused.out) == (1, "")
+    assert "    clusters.lab: kind eks\n    pools.extra: provisioner node-group\n" in refused.err
+    assert not (home / "out").exists()
+
+    partial = gpufleet(*arguments, "--partial")
+
+    assert partial.code == 0
+    assert "not rendered: pools.extra: provisioner node-group" in partial.err
+    assert (home / "out" / "kustomization.yaml").exists()
+
+
+def test_a_stream_that_lacks_parts_says_so_on_standard_error(gpufleet: Run, home: Path) -> None:
+    ended = gpufleet("render", write(home, rented(in_order=True)))
+
+    assert ended.code == 0
+    assert "not rendered: clusters.lab: kind eks" in ended.err
+
+
+def test_partial_is_for_folders(gpufleet: Run, home: Path) -> None:
+    ended = gpufleet("render", write(home, changed()), "--partial")
+
+    assert ended.code == 2
+    assert "name one with --to" in ended.said
 
 
 def test_the_summary_has_a_form_that_programs_can_rely_on(gpufleet: Run, home: Path) -> None:
