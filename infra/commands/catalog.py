@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import tempfile
-from collections.abc import Collection
 from dataclasses import asdict
 from decimal import Decimal
 from importlib import resources
@@ -17,19 +15,22 @@ from rich.console import Console
 
 from infra.commands.catalog_text import gpu_text, instance_text, search_text
 from infra.commands.options import Json
+from infra.discovery.answers import Cloud, is_region
 from infra.local.errors import LocalError
 from infra.prices.fetch import download
-from infra.prices.offer import OFFER, PriceList, PriceListError, read_offer
-from infra.prices.table import with_prices
+from infra.prices.offer import OFFER, read_offer
+from infra.prices.renewal import renewal, save
 from stacks.catalogue import PROVIDERS, GpuModel, InstanceType, catalogue
-from stacks.suggest import did_you_mean
+from stacks.quantities import parse_gpu_name
+from stacks.suggest import did_you_mean, nearest
 
 app = typer.Typer(
     help="GPU models and instance types: memory, MIG profiles, networks, list prices; each with source and date.",
     no_args_is_help=True,
+    add_completion=False,
 )
 
-Provider = Annotated[str | None, typer.Option(help=f"Only this cloud: {' or '.join(PROVIDERS)}.")]
+Provider = Annotated[Cloud | None, typer.Option(help="Only this cloud.")]
 _NO_GCP = (
     "prices of gcp are not refreshed from here: the Cloud Billing catalog needs an API key and prices cores, memory, "
     "GPUs and disks apart, so no price of a machine type can be read from it; edit stacks/catalog/gcp.toml, with its "
@@ -43,18 +44,14 @@ class NoSuchEntryError(LocalError):
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="GPU model (h100-sxm-80gb, or h100) or instance type (p5.48xlarge).")],
+    name: Annotated[str, typer.Argument(help="GPU model (h100-sxm-80gb, h100-sxm) or instance type (p5.48xlarge).")],
     as_json: Json = False,
 ) -> None:
     """Print all that is known of a GPU model or an instance type, with the source and date of each figure.
 
     Exit code: 0; 1 where the catalogue has nothing of that name.
     """
-    known = catalogue()
-    row = known.instance_types.get(name) or _gpu(name)
-    if row is None:
-        names = {*known.gpus, *known.instance_types, *(gpu.name for gpu in known.gpus.values())}
-        raise NoSuchEntryError(f"{name} is not in the catalogue{did_you_mean(name, names)}")
+    row = _row(name)
     if as_json:
         typer.echo(_json(asdict(row)))
         return
@@ -65,7 +62,7 @@ def show(
 @app.command()
 def search(
     text: Annotated[str, typer.Argument(help="Part of the name of the type, its GPU or its architecture.")] = "",
-    gpu: Annotated[str | None, typer.Option(help="Only this GPU model, e.g. h100-sxm-80gb or h100.")] = None,
+    gpu: Annotated[str | None, typer.Option(help="Only this GPU model, e.g. h100-sxm-80gb or h100-sxm.")] = None,
     provider: Provider = None,
     region: Annotated[str | None, typer.Option(help="Only types with a known price in this region.")] = None,
     min_gpus: Annotated[int, typer.Option(min=1, help="At least so many GPUs in one instance.")] = 1,
@@ -78,11 +75,8 @@ def search(
     Exit code: 0, also where nothing is found.
     """
     model = _known_gpu(gpu) if gpu is not None else None
-    if provider is not None:
-        _require(provider, PROVIDERS, "--provider")
     if region is not None:
-        priced_regions = {name for row in catalogue().instance_types.values() for name in row.usd_per_hour}
-        _require(region, priced_regions, "--region", "has no price in the catalogue")
+        _require_prices(region, provider)
     found = [
         row
         for row in catalogue().instance_types.values()
@@ -105,13 +99,14 @@ def search(
 
 @app.command()
 def refresh(
-    provider: Annotated[str, typer.Option(help="Cloud whose prices to renew.")] = "aws",
+    provider: Annotated[Cloud, typer.Option(help="Cloud whose prices to renew.")] = "aws",
     region: Annotated[str, typer.Option(help="Region whose prices to renew or to add.")] = "us-east-1",
     offer: Annotated[
         Path | None,
         typer.Option("--from", help=f"Price list offer file of {OFFER}, index.csv or index.json. Default: download."),
     ] = None,
     write: Annotated[bool, typer.Option("--write", help="Change the table as well, for a commit.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Print how the table of list prices would change, as a diff to review.
 
@@ -119,75 +114,73 @@ def refresh(
 
     Exit code: 0, also where nothing changes; 1 where the price list cannot be had or read.
     """
-    _require(provider, PROVIDERS, "--provider")
     if provider != "aws":
         raise typer.BadParameter(_NO_GCP, param_hint="--provider")
     with tempfile.TemporaryDirectory(prefix="gpufleet-") as temporary:
         path = offer or download(region, Path(temporary), Console(stderr=True))
         prices = read_offer(path, region)
     table = _aws_table()
-    before = table.read_text("utf-8")
-    after = _renewed(before, prices)
+    found = renewal(table.read_text("utf-8"), prices)
     shown = f"stacks/catalog/{table.name}"
-    lines = difflib.unified_diff(before.splitlines(), after.splitlines(), f"a/{shown}", f"b/{shown}", lineterm="")
-    for line in lines:
-        typer.echo(line)
-    if write and after != before:
-        _save(table, after)
+    diff = found.diff(shown)
+    if as_json:
+        typer.echo(_json({"changed": found.changed, "unknown": found.unknown, "diff": diff}))
+    elif diff:
+        typer.echo(diff)
+    if write and diff:
+        save(table, found.after)
         typer.echo(f"wrote {shown}; review it with git diff", err=True)
-    elif after == before:
+    elif not diff:
         typer.echo(f"no price of {region} has changed", err=True)
-    _tell_unknown(prices)
+    if found.unknown and not as_json:
+        typer.echo(f"not in the catalogue, though the list says they have a GPU: {', '.join(found.unknown)}", err=True)
 
 
 def _aws_table() -> Path:
     return Path(str(resources.files("stacks").joinpath("catalog", "aws.toml")))
 
 
-def _save(table: Path, text: str) -> None:
+def _row(name: str) -> GpuModel | InstanceType:
+    """The GPU model or instance type of a name in any case.
+
+    Raises:
+        NoSuchEntryError: there is none, or the name can mean several.
+    """
+    known = catalogue()
+    wanted = name.lower()
+    if wanted in known.instance_types:
+        return known.instance_types[wanted]
     try:
-        table.write_text(text, "utf-8")
-    except OSError as error:
-        raise PriceListError(f"{table}: cannot be written ({error.strerror}); apply the diff with git apply") from error
-
-
-def _renewed(before: str, prices: PriceList) -> str:
-    known = [row for row in catalogue().instance_types.values() if row.provider == "aws"]
-    dates = [row.price_provenance[prices.region].as_of for row in known if prices.region in row.price_provenance]
-    if dates and prices.published < min(dates):
-        raise PriceListError(
-            f"the price list of {prices.region} is of {prices.published}, and the table has prices of {min(dates)}; "
-            "take a newer list"
-        )
-    if not any(row.id in prices.usd_per_hour for row in known):
-        raise PriceListError(f"the price list has no price of any type of the catalogue in {prices.region}")
-    source = f"AWS price list {OFFER} {prices.region}, version {prices.version}"
-    return with_prices(before, prices.region, prices.usd_per_hour, source, prices.published)
-
-
-def _tell_unknown(prices: PriceList) -> None:
-    unknown = sorted(prices.with_gpus - set(catalogue().instance_types))
-    if unknown:
-        names = ", ".join(unknown)
-        typer.echo(f"not in the catalogue, though the list says they have a GPU: {names}", err=True)
-
-
-def _gpu(name: str) -> GpuModel | None:
-    gpus = catalogue().gpus
-    return gpus.get(name) or next((gpu for gpu in gpus.values() if gpu.name == name), None)
+        return known.gpus[parse_gpu_name(name)]
+    except ValueError as error:
+        names = (*known.gpus, *known.instance_types)
+        begin_so = [one for one in names if wanted and one.startswith(wanted)]
+        if begin_so:
+            raise NoSuchEntryError(f"{name} can be any of {', '.join(begin_so)}; write which") from None
+        if nearest(name, names):
+            raise NoSuchEntryError(f"{name} is not in the catalogue{did_you_mean(name, names)}") from None
+        raise NoSuchEntryError(f"{name}: no instance type, and {error}") from None
 
 
 def _known_gpu(name: str) -> GpuModel:
-    found = _gpu(name)
-    if found is None:
-        message = f"GPU model {name} is not in the catalogue{did_you_mean(name, catalogue().gpus)}"
-        raise typer.BadParameter(message, param_hint="--gpu")
-    return found
+    try:
+        return catalogue().gpus[parse_gpu_name(name)]
+    except ValueError as error:
+        raise typer.BadParameter(f"{name!r}: {error}", param_hint="--gpu") from None
 
 
-def _require(value: str, known: Collection[str], option: str, reason: str = "is not a cloud of the catalogue") -> None:
-    if value not in known:
-        raise typer.BadParameter(f"{value} {reason}{did_you_mean(value, known)}", param_hint=option)
+def _require_prices(region: str, provider: Cloud | None) -> None:
+    """Refuse a region of which the catalogue has no price, and name one of the same cloud that is like it."""
+    clouds = [provider] if provider else [cloud for cloud in PROVIDERS if is_region(cloud, region)] or PROVIDERS
+    rows = [row for row in catalogue().instance_types.values() if row.provider in clouds]
+    priced = {name for row in rows for name in row.usd_per_hour}
+    if region in priced:
+        return
+    add = ""
+    if "aws" in clouds and is_region("aws", region):
+        add = f"; add its prices with `gpufleet catalog refresh --region {region} --write`"
+    message = f"{region} has no price in the catalogue{did_you_mean(region, priced)}{add}"
+    raise typer.BadParameter(message, param_hint="--region")
 
 
 def _matches(row: InstanceType, text: str) -> bool:

@@ -5,71 +5,56 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import json
-import os
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from decimal import Decimal
+from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar, get_args
+from typing import Any, Final
 
 import typer
 
-from infra.commands.init_questions import DEFAULT_GPU, MOST_GPUS, MOST_NODES, asked
+import infra.commands.init_options as option
+from infra.commands.init_file import InitError, file_text, schema_beside, summary, usual_file, write_file
+from infra.commands.init_questions import DEFAULT_GPU, asked
 from infra.commands.options import Json
-from infra.commands.project import checkout, open_state
-from infra.coverage import parts_without_components
-from infra.discovery.answers import Answers
-from infra.discovery.draft import draft
+from infra.commands.project import open_state
 from infra.discovery.find import find
 from infra.discovery.findings import Findings, Taken
 from infra.discovery.reader import connect, read
-from infra.discovery.text import render
-from infra.local.errors import LocalError
-from infra.local.state import write_atomically
-from stacks.load import Reading, read_text
-from stacks.pools import Market
-from stacks.presets import PresetName
-from stacks.quantities import parse_gpu_name, parse_kube_name, parse_usd
-from stacks.suggest import did_you_mean
 
 _DEFAULT_STACK: Final = "main"
 _STANDARD_OUTPUT: Final = Path("-")
 _STACK_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")  # Pulumi's rule
-_FILE_MODE: Final = 0o644  # there are no secrets in it, and it belongs into version control
-
-
-Value = TypeVar("Value")
-
-
-class InitError(LocalError):
-    """No file was written."""
+_STACK_FILE: Final = re.compile(r"(?:.*/)?Pulumi\.(.+)\.ya?ml")
+_INTERRUPTED: Final = 130  # what a shell reports of a program that Ctrl-C ended
 
 
 def init(
-    stack: Annotated[str, typer.Argument(help="Name of the stack; the file is stacks/Pulumi.<STACK>.yaml.")] = (
-        _DEFAULT_STACK
-    ),
-    to: Annotated[Path | None, typer.Option(help="Another file; - is standard output.")] = None,
-    from_cluster: Annotated[bool, typer.Option("--from-cluster", help="Read nodes and queues of a cluster.")] = False,
-    context: Annotated[str | None, typer.Option(help="Kubeconfig context to read; the file will name it.")] = None,
-    embedded: Annotated[str | None, typer.Option("--stack", help="Read the embedded stack of this name.")] = None,
-    organization: Annotated[str | None, typer.Option(help="Name of the company or group.")] = None,
-    cluster: Annotated[str, typer.Option(help="What the file calls the cluster.")] = "main",
-    team: Annotated[list[str] | None, typer.Option(help="A team; may be given several times.")] = None,
-    preset: Annotated[str, typer.Option(help=f"One of {', '.join(get_args(PresetName))}.")] = "balanced",
-    gpu: Annotated[str | None, typer.Option(help="GPU model of your own nodes that no label names.")] = None,
-    nodes: Annotated[int, typer.Option(min=0, max=MOST_NODES, help="Nodes of your own, without --from-cluster.")] = 0,
-    gpus_per_node: Annotated[int, typer.Option(min=1, max=MOST_GPUS, help="GPUs in each of them.")] = 8,
-    usd_per_gpu_hour: Annotated[str | None, typer.Option(help="What an owned GPU costs an hour.")] = None,
-    cloud: Annotated[str | None, typer.Option(help="aws or gcp: where to rent, if no rented node is found.")] = None,
-    instance_type: Annotated[str | None, typer.Option(help="Instance type to rent.")] = None,
-    region: Annotated[str | None, typer.Option(help="Region to rent in.")] = None,
-    market: Annotated[str, typer.Option(help="How to rent: on-demand, spot ...")] = "on-demand",
-    max_gpus: Annotated[int, typer.Option(min=0, max=1_000_000, help="Most GPUs to rent.")] = 0,
-    cloud_usd_per_gpu_hour: Annotated[str | None, typer.Option(help="Most that a rented GPU-hour may cost.")] = None,
-    monthly_budget: Annotated[str | None, typer.Option(help="Most to spend on the cloud each month.")] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file that is there, secrets and all.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Ask nothing; flags and defaults decide.")] = False,
+    stack: option.Stack = _DEFAULT_STACK,
+    to: option.To = None,
+    from_cluster: option.FromCluster = False,
+    context: option.Context = None,
+    embedded: option.Embedded = None,
+    organization: option.Organization = None,
+    cluster: option.Cluster = None,
+    team: option.Teams = None,
+    preset: option.Preset = None,
+    gpu: option.Gpu = None,
+    nodes: option.Nodes = None,
+    gpus_per_node: option.GpusPerNode = None,
+    usd_per_gpu_hour: option.UsdPerGpuHour = None,
+    cloud: option.RentedFrom = None,
+    instance_type: option.RentedType = None,
+    region: option.Region = None,
+    market: option.RentedBy = None,
+    max_gpus: option.MaxGpus = None,
+    cloud_usd_per_gpu_hour: option.CloudUsdPerGpuHour = None,
+    monthly_budget: option.MonthlyBudget = None,
+    force: option.Force = False,
+    yes: option.Yes = False,
     as_json: Json = False,
 ) -> None:
     """Write the first stack file, from answers or from a cluster that is there.
@@ -77,45 +62,86 @@ def init(
     On a terminal it asks what no flag says. The file passes `gpufleet check` before it is written; nothing in a cluster
     is changed, and by default nothing may be spent.
 
+    The file goes into stacks/ of the gpufleet checkout, where pulumi looks for it, whatever the current folder is; --to
+    writes another.
+
     Exit code: 0; 1 where the cluster cannot be read or a file is there already; 2 for a wrong option.
     """
     target = _target(_stack_name(stack), to)
     if target is not None and target.exists() and not force:
         raise InitError(f"{target} exists already; --force overwrites it, --to writes another file")
-    answers = Answers(
-        organization=_optional(organization, "--organization", parse_kube_name),
-        cluster=_checked(cluster, "--cluster", parse_kube_name),
+    said = _said(
+        organization=organization,
+        cluster=cluster,
         context=context,
-        preset=_one_of(preset, "--preset", get_args(PresetName)),
-        teams=tuple(dict.fromkeys(_checked(name, "--team", parse_kube_name) for name in team or ())),
-        gpu=_optional(gpu, "--gpu", parse_gpu_name),
+        preset=preset,
+        teams=tuple(dict.fromkeys(team)) if team else None,
+        gpu=gpu,
         nodes=nodes,
         gpus_per_node=gpus_per_node,
-        usd_per_gpu_hour=_optional(usd_per_gpu_hour, "--usd-per-gpu-hour", parse_usd),
-        cloud=None if cloud is None else _one_of(cloud, "--cloud", ("aws", "gcp")),
+        usd_per_gpu_hour=usd_per_gpu_hour,
+        cloud=cloud,
         instance_type=instance_type,
         region=region,
-        market=_one_of(market, "--market", get_args(Market)),
+        market=market,
         max_gpus=max_gpus,
-        cloud_usd_per_gpu_hour=_optional(cloud_usd_per_gpu_hour, "--cloud-usd-per-gpu-hour", parse_usd),
-        monthly_budget=_optional(monthly_budget, "--monthly-budget", parse_usd),
+        cloud_usd_per_gpu_hour=cloud_usd_per_gpu_hour,
+        monthly_budget=monthly_budget,
     )
     asks = not yes and not as_json and target is not None and _on_a_terminal()
     reads = from_cluster or context is not None or embedded is not None
-    if asks and not reads:
-        reads = typer.confirm("Read an existing cluster (with kubectl's rights; nothing is changed)?", default=False)
-    findings, heading = _found(context, embedded, answers.gpu) if reads else (Findings(), ())
-    if asks:
-        answers = asked(answers, findings, reads=reads)
-    text, reading = _text(findings, _complete(answers, reads=reads), heading)
+    if asks and not reads and nodes is None:
+        reads = _ask_whether_to_read(said)
+    findings, heading = _found(context, embedded, gpu) if reads else (Findings(), ())
+    known = _asked(said, findings, reads=reads) if asks else said
+    if not reads:
+        _require_model(known)
+    text, reading = file_text(findings, known, heading, schema_beside(target))
     if target is not None:
-        _write(target, text, overwrite=force)
+        write_file(target, text, overwrite=force)
     if as_json:
         typer.echo(json.dumps(_row(findings, text, target), indent=2))
     elif target is None:
         typer.echo(text, nl=False)
     else:
-        _tell(target, stack, text, reading)
+        typer.echo("\n".join(summary(target, stack, text, reading)))
+
+
+def _said(**options: Any) -> dict[str, Any]:
+    """The fields of `Answers` that flags say."""
+    return {field: value for field, value in options.items() if value is not None}
+
+
+def _asked(said: Mapping[str, Any], findings: Findings, *, reads: bool) -> dict[str, Any]:
+    """What flags and a person say; flags that are wrong are refused before anything is asked."""
+    _try(findings, said)
+    with _interruptible():
+        return asked(said, findings, partial(_try, findings), reads=reads)
+
+
+def _ask_whether_to_read(said: Mapping[str, Any]) -> bool:
+    _try(Findings(), said)
+    with _interruptible():
+        return typer.confirm("Read an existing cluster (with kubectl's rights; nothing is changed)?", default=False)
+
+
+@contextmanager
+def _interruptible() -> Iterator[None]:
+    """Ctrl-C and Ctrl-D at a question end the program as interrupted ones end."""
+    try:
+        yield
+    except typer.Abort:
+        typer.echo(err=True)  # the question has no end of line
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _try(findings: Findings, said: Mapping[str, Any]) -> None:
+    """Refuse flags and answers that no further answer could make right."""
+    open_yet: dict[str, Any] = {"gpu": DEFAULT_GPU, "cloud_usd_per_gpu_hour": Decimal(1)}
+    still_asked = {"max_gpus"} if "instance_type" not in said else set()  # how many a node has is not known yet
+    file_text(
+        findings, open_yet | {field: value for field, value in said.items() if field not in still_asked}, (), None
+    )
 
 
 def _on_a_terminal() -> bool:
@@ -126,7 +152,7 @@ def _target(stack: str, to: Path | None) -> Path | None:
     """Where the file goes; None is standard output."""
     if to == _STANDARD_OUTPUT:
         return None
-    return to or checkout() / "stacks" / f"Pulumi.{stack}.yaml"
+    return to or usual_file(stack)
 
 
 def _found(context: str | None, embedded: str | None, gpu: str | None) -> tuple[Findings, tuple[str, ...]]:
@@ -144,59 +170,20 @@ def _found(context: str | None, embedded: str | None, gpu: str | None) -> tuple[
     return asyncio.run(read_all()), (f"Read from {where}.",)
 
 
-def _complete(answers: Answers, *, reads: bool) -> Answers:
+def _require_model(known: Mapping[str, Any]) -> None:
     """Nodes that are only described need a model."""
-    if reads or not answers.nodes or answers.gpu:
-        return answers
-    raise typer.BadParameter(f"nodes of your own need a model, e.g. --gpu {DEFAULT_GPU}", param_hint="--gpu")
-
-
-def _checked(value: str, option: str, read: Callable[[object], Value]) -> Value:
-    """The value of an option, as the fleet file would read it."""
-    try:
-        return read(value)
-    except ValueError as error:
-        raise typer.BadParameter(f"{value!r}: {error}", param_hint=option) from None
-
-
-def _optional(value: str | None, option: str, read: Callable[[object], Value]) -> Value | None:
-    return None if value is None else _checked(value, option, read)
-
-
-def _one_of(value: str, option: str, known: tuple[str, ...]) -> str:
-    if value not in known:
-        near = did_you_mean(value, known)
-        raise typer.BadParameter(f"{value!r} is none of {', '.join(known)}{near}", param_hint=option)
-    return value
+    if known.get("nodes") and "gpu" not in known:
+        raise typer.BadParameter(f"nodes of your own need a model, e.g. --gpu {DEFAULT_GPU}", param_hint="--gpu")
 
 
 def _stack_name(name: str) -> str:
+    if file := _STACK_FILE.fullmatch(name):
+        raise typer.BadParameter(
+            f"{name!r} names the file; the stack is {file[1]} (`gpufleet init {file[1]}`)", param_hint="STACK"
+        )
     if not _STACK_NAME.fullmatch(name):
         raise typer.BadParameter(f"{name!r}: a stack name has letters, digits, '-', '_' and '.'", param_hint="STACK")
     return name
-
-
-def _text(findings: Findings, answers: Answers, heading: tuple[str, ...]) -> tuple[str, Reading]:
-    """The file's text, and how it reads: a text that is wrong in any way is never written."""
-    try:
-        text = render(draft(findings, answers), heading)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    return text, read_text(text, "the new file")
-
-
-def _write(target: Path, text: str, *, overwrite: bool) -> None:
-    """Write the file as a whole; without `overwrite` never one that appeared in the meantime."""
-    try:
-        if overwrite:
-            write_atomically(target, text, _FILE_MODE)
-        else:
-            with target.open("x", encoding="utf-8", newline="\n") as stream:
-                stream.write(text)
-    except FileExistsError:
-        raise InitError(f"{target} exists already; --force overwrites it, --to writes another file") from None
-    except OSError as error:
-        raise InitError(f"{target} cannot be written: {error.strerror or error}") from None
 
 
 def _row(findings: Findings, text: str, target: Path | None) -> dict[str, Any]:
@@ -204,22 +191,3 @@ def _row(findings: Findings, text: str, target: Path | None) -> dict[str, Any]:
     found = dataclasses.asdict(dataclasses.replace(findings, deployed=None, taken=Taken()))
     del found["deployed"], found["taken"]
     return {"file": str(target) if target else None, "findings": found, "text": text}
-
-
-def _tell(target: Path, stack: str, text: str, reading: Reading) -> None:
-    near = Path(os.path.relpath(target))
-    shown = target if near.parts[0] == ".." else near
-    pools, teams = len(reading.fleet.pools), len(reading.fleet.teams)
-    typer.echo(f"wrote {shown}: {pools} pool{'s'[: pools != 1]}, {teams} team{'s'[: teams != 1]}")
-    if reviews := text.count("REVIEW:"):
-        typer.echo(f"  {reviews} comment{'s'[: reviews != 1]} marked REVIEW ask for your decision")
-    if warnings := len(reading.warnings):
-        typer.echo(f"  `gpufleet check` warns of {warnings} thing{'s'[: warnings != 1]}")
-    for missing in parts_without_components(reading.fleet):
-        typer.echo(f"  {missing} can be checked and planned, but not deployed yet")
-    typer.echo("next:")
-    elsewhere = "" if target == _target(stack, None) else f" --config-file {shown}"
-    for command in ("gpufleet check", "gpufleet plan"):
-        typer.echo(f"  {command} {shown}")
-    typer.echo(f"  pulumi stack select --create {stack}")
-    typer.echo(f"  pulumi preview --stack {stack}{elsewhere}")

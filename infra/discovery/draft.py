@@ -22,10 +22,12 @@ from stacks.catalogue import catalogue
 from stacks.flavors import flavor_name, flavors_of_pools
 from stacks.pools import CloudPool
 from stacks.quantities import format_duration
+from stacks.suggest import did_you_mean
 
 DEFAULT_TEAM: Final = "team-a"
 DEFAULT_ORGANIZATION: Final = "my-org"
 
+_SEARCH: Final = "; `gpufleet catalog search` lists what there is"
 _CLASSES: Final = (
     Part("high", {"priority": 1000, "max_wait": "15m"}),
     Part("normal", {"priority": 100, "default": True}),
@@ -117,19 +119,28 @@ def _default_cloud_pool(parts: dict[str, Part], models: dict[str, Any], answers:
     """A rented pool for a fleet that has none, which the file needs: with 0 GPUs, unless flags say otherwise.
 
     Raises:
-        ValueError: the flags contradict the catalogue or each other.
+        ValueError: the flags contradict the catalogue or each other; the message begins with the setting.
     """
     local = max(models.values(), key=lambda one: one.gpus, default=None)
     asked = replace(answers, gpus_per_node=local.gpus_per_node) if local else answers
     one = wanted_type(asked, local.gpu if local else answers.gpu)
     if one is None:
-        raise ValueError(f"instance type {answers.instance_type} is not in the catalogue (`gpufleet catalog search`)")
+        if answers.instance_type is None:
+            raise ValueError(f"market: the catalogue has no type of {answers.cloud} that is sold as {answers.market}")
+        near = did_you_mean(answers.instance_type, catalogue().instance_types)
+        raise ValueError(f"instance_type: {answers.instance_type} is not in the catalogue{near or _SEARCH}")
     if answers.cloud not in {None, one.provider}:
-        raise ValueError(f"{one.id} is an instance type of {one.provider}, not of {answers.cloud}")
+        raise ValueError(f"cloud: {one.id} is an instance type of {one.provider}, not of {answers.cloud}")
     region = answers.region or DEFAULT_REGIONS[one.provider]
-    settings, notes = rented_settings(one.provider, answers.market, region, [one.id], answers.max_gpus)
-    if not answers.max_gpus:
-        notes["max_gpus"] = "REVIEW: nothing is rented until you raise it"
+    most = answers.max_gpus
+    if most is None:
+        most = one.gpus if answers.monthly_budget else 0
+    settings, notes = rented_settings(one.provider, answers.market, region, [one.id], most)
+    if not most:
+        unspent = "; none of the budget can be spent" if answers.monthly_budget else ""
+        notes["max_gpus"] = f"REVIEW: nothing is rented until you raise it{unspent}"
+    elif answers.max_gpus is None:
+        notes["max_gpus"] = "REVIEW: one node, so that the budget can be spent; raise it for more"
     if answers.instance_type is None:
         kind = "instance_types" if one.provider == "aws" else "machine_type"
         gpu = catalogue().gpus[one.gpu].id

@@ -77,3 +77,15 @@ class Findings:
     """What the file cannot hold, and why."""
     remarks: tuple[str, ...] = ()
     """What else is to say, e.g. what could not be read."""
+
+    @property
+    def rents(self) -> bool:
+        """Whether there are rented nodes."""
+        return any(part.settings["location"] != "onprem" for part in self.pools)
+
+    @property
+    def gpu(self) -> str | None:
+        """The model that most of the owned GPUs are of."""
+        owned = [part.settings for part in self.pools if part.settings["location"] == "onprem"]
+        largest = max(owned, key=lambda one: one["nodes"] * one["gpus_per_node"], default=None)
+        return str(largest["gpu"]) if largest else None

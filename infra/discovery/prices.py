@@ -39,17 +39,19 @@ def validated(part: Part) -> Any:
     try:
         model = _POOL.validate_python(dict(part.settings))
     except ValidationError as error:
-        raise ValueError("; ".join(map(_reason, error.errors()))) from None
+        raise ValueError("; ".join(_reason(one, part) for one in error.errors())) from None
     if isinstance(model, InstancePool) and model.unlisted_types:
         where = model.region or "an unknown region"
         raise ValueError(f"usd_per_gpu_hour: no list price of {some(list(model.unlisted_types))} in {where}")
     return model
 
 
-def _reason(error: ErrorDetails) -> str:
-    """One thing that is wrong with a pool; rules of ours say themselves which setting they mean."""
+def _reason(error: ErrorDetails, part: Part) -> str:
+    """One thing that is wrong with a pool, by its setting; rules on several settings say themselves which they mean."""
     if error["type"] == "value_error":
-        return error["msg"].removeprefix("Value error, ")
+        said = error["msg"].removeprefix("Value error, ")
+        setting = error["loc"][-1] if error["loc"] else None
+        return f"{setting}: {said}" if setting in part.settings else said
     trail = follow(Fleet, ("pools", "one", *error["loc"]))
     return f"{error['loc'][-1]}: {describe(error, trail)[1]}"
 

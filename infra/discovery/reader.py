@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any, Final
 
 import yaml
@@ -48,7 +49,13 @@ def connect(context: str | None, environment: Mapping[str, str] = os.environ) ->
     Raises:
         ClusterError: there is no such context, or the file cannot be used.
     """
-    files = [entry for entry in environment.get("KUBECONFIG", "").split(os.pathsep) if entry] or [_USUAL]
+    files = [entry for entry in environment.get("KUBECONFIG", "").split(os.pathsep) if entry]
+    if not files and not Path(_USUAL).expanduser().is_file():
+        raise ClusterError(
+            f"no kubeconfig: KUBECONFIG is not set and {_USUAL} does not exist; set KUBECONFIG to a kubeconfig, "
+            "or read an embedded stack by --stack NAME"
+        )
+    files = files or [_USUAL]
     tried = []
     for file in files:
         try:

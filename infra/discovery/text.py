@@ -26,15 +26,15 @@ _PLAIN: Final = re.compile(
 _RESERVED: Final = frozenset({"true", "false", "yes", "no", "on", "off", "y", "n", "null"})
 
 _HEADER: Final = (
-    "# yaml-language-server: $schema=fleet.schema.json",
     "# Written by `gpufleet init`. Comments say where figures come from; what is marked REVIEW is a default that a",
     "# person should look at. `gpufleet check` says what is wrong, `gpufleet plan` what it amounts to.",
 )
 
 
-def render(draft: Draft, heading: Sequence[str] = ()) -> str:
-    """The text of the file."""
-    lines = [*_HEADER, *(row for line in (*heading, *draft.remarks) for row in _comment(line))]
+def render(draft: Draft, heading: Sequence[str] = (), schema: str | None = None) -> str:
+    """The text of the file; `schema` is the path from its folder to the JSON schema, for editors."""
+    modeline = [f"# yaml-language-server: $schema={schema}"] if schema else []
+    lines = [*modeline, *_HEADER, *(row for line in (*heading, *draft.remarks) for row in _comment(line))]
     lines += ["config:", f"{_STEP}{KEY}:"]
     lines += [_STEP * 2 + line for line in _body(draft)]
     return "\n".join(lines) + "\n"

@@ -38,7 +38,7 @@ def download(region: str, directory: Path, console: Console, base: str = AWS_PRI
     require_free_space(directory, _NEEDED_GIB, "a price list")
     try:
         with (
-            step(console, f"price list of {region}, MB") as progress,
+            step(console, f"downloading the price list of {region}") as progress,
             disk_full_is_plain(directory),
             httpx2.Client(timeout=_TIMEOUT, follow_redirects=True) as client,
             client.stream("GET", url) as response,
@@ -50,7 +50,7 @@ def download(region: str, directory: Path, console: Console, base: str = AWS_PRI
             total = int(size) / 1e6 if size.isdigit() else None
             for chunk in response.iter_bytes(_CHUNK_BYTES):
                 stream.write(chunk)
-                progress.update(stream.tell() / 1e6, total)
+                progress.update(stream.tell() / 1e6, total, "MB")
     except httpx2.HTTPError as error:
         raise PriceListError(
             f"{url} cannot be reached ({str(error) or type(error).__name__}); "

@@ -16,6 +16,7 @@ from typing import Any
 
 from infra.prices.offer import PriceListError
 
+_ORIGIN = ("as_of", "source")
 _DECIMALS = 6  # as in AWS's own tables; a price with more keeps them
 
 
@@ -44,6 +45,15 @@ def with_prices(text: str, region: str, usd_per_hour: Mapping[str, Decimal], sou
     if not _differs_only_in(region, before, after):
         raise PriceListError(f"the section [prices.{region}] of the table cannot be told apart; edit it by hand")
     return after
+
+
+def prices_in(text: str, region: str) -> dict[str, Decimal]:
+    """The price of each type that the table's text has in the region."""
+    section = tomllib.loads(text)["prices"].get(region, {})
+    prices = {
+        name: row["usd"] if isinstance(row, dict) else row for name, row in section.items() if name not in _ORIGIN
+    }
+    return {name: Decimal(usd) for name, usd in prices.items()}
 
 
 def format_price(usd: Decimal) -> str:

@@ -149,8 +149,9 @@ def offer_file(folder: Path, text: str) -> str:
     return str(path)
 
 
-def test_a_gpu_is_shown_by_its_id_or_its_short_name_with_its_profiles() -> None:
-    shown = run("show", "h100").stdout
+@pytest.mark.parametrize("name", ["h100-sxm", "H100-SXM-80GB", "NVIDIA H100 SXM5"])
+def test_a_gpu_is_shown_by_any_name_that_only_it_has_with_its_profiles(name: str) -> None:
+    shown = run("show", name).stdout
 
     assert shown == run("show", "h100-sxm-80gb").stdout
     assert "80 GiB" in shown
@@ -191,6 +192,27 @@ def test_json_has_every_field_of_the_row(name: str) -> None:
 
 def test_an_unknown_name_is_an_error_with_the_nearest_one() -> None:
     assert refused("show", "p5.48xlrage") == "p5.48xlrage is not in the catalogue; did you mean p5.48xlarge?"
+    assert "no instance type, and not a GPU model" in refused("show", "")
+
+
+@pytest.mark.parametrize(
+    ("name", "known"),
+    [
+        ("p5", ("p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge")),
+        ("H100", ("h100-pcie-80gb", "h100-nvl-94gb", "h100-sxm-80gb")),
+        ("nvidia a100", ("a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm-40gb", "a100-sxm-80gb")),
+    ],
+)
+def test_a_name_that_several_share_is_refused_with_all_of_them(name: str, known: tuple[str, ...]) -> None:
+    assert f"can be any of {', '.join(known)}; write which" in refused("show", name)
+
+
+def test_an_instance_type_may_be_written_in_any_case() -> None:
+    assert run("show", "P5.48XLARGE").stdout == run("show", "p5.48xlarge").stdout
+
+
+def test_completion_belongs_to_the_whole_command_line() -> None:
+    assert "completion" not in run("--help").stdout
 
 
 def test_a_search_lists_the_cheapest_gpu_hour_first_and_unknown_prices_last() -> None:
@@ -205,7 +227,7 @@ def test_a_search_lists_the_cheapest_gpu_hour_first_and_unknown_prices_last() ->
 
 
 def test_a_search_can_be_narrowed() -> None:
-    arguments = ("search", "a3-", "--gpu", "h100", "--provider", "gcp", "--region", "us-east4", "--min-gpus", "4")
+    arguments = ("search", "a3-", "--gpu", "H100-SXM", "--provider", "gcp", "--region", "us-east4", "--min-gpus", "4")
     found = json.loads(run(*arguments, "--json").stdout)
 
     assert {row["id"] for row in found} == {"a3-highgpu-4g", "a3-highgpu-8g", "a3-megagpu-8g"}
@@ -225,8 +247,15 @@ def test_a_search_that_finds_nothing_is_no_failure() -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("search", "--gpu", "h100-sxm"), "did you mean h100-sxm-80gb?"),
-        (("search", "--provider", "azure"), "azure is not a cloud of the catalogue; known: aws, gcp"),
+        (("search", "--gpu", "h100-smx"), "did you mean h100-sxm-80gb?"),
+        (("search", "--gpu", "h100"), "can be any of h100-nvl-94gb, h100-pcie-80gb, h100-sxm-80gb; write which"),
+        (("search", "--provider", "azure"), "'azure' is not one of 'aws', 'gcp'"),
+        (("search", "--region", "us-centrall"), "us-centrall has no price in the catalogue; did you mean us-central1?"),
+        (("search", "--region", "us-central1", "--provider", "aws"), "did you mean us-east-1?"),
+        (
+            ("search", "--region", "eu-central-1"),
+            "known: us-east-1; add its prices with `gpufleet catalog refresh --region eu-central-1 --write`",
+        ),
         (("search", "--region", "us-east-9"), "us-east-9 has no price in the catalogue; did you mean us-east"),
         (("search", "--min-gpus", "0"), "greater than or equal to 1"),
         (("refresh", "--provider", "gcp"), "the Cloud Billing catalog needs an API key"),
@@ -266,6 +295,37 @@ def test_a_refresh_prints_the_change_and_writes_nothing(form: Any, tmp_path: Pat
     assert not any("g6.xlarge" in words[0] for words in changed), "its price is the same"
     assert "have a GPU: g9.xlarge" in ended.stderr
     assert table.read_bytes() == before
+
+
+@FORMS
+def test_a_program_gets_what_a_refresh_changes(form: Any, tmp_path: Path, table: Path) -> None:
+    source = offer_file(tmp_path, form(ROWS))
+    row = json.loads(run("refresh", "--from", source, "--json").stdout)
+
+    assert {"p5.48xlarge", "g5.xlarge"} <= set(row["changed"]), "one has another price, and one none any more"
+    assert "g6.xlarge" not in row["changed"]
+    assert row["unknown"] == ["g9.xlarge"]
+    assert row["diff"] + "\n" == run("refresh", "--from", source, "--write").stdout
+    again = json.loads(run("refresh", "--from", source, "--json").stdout)
+    assert again == {"changed": [], "unknown": ["g9.xlarge"], "diff": ""}
+
+
+def test_a_table_that_cannot_be_written_stays_whole(
+    tmp_path: Path, table: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before, mode = table.read_bytes(), table.stat().st_mode
+    source = offer_file(tmp_path, csv_text(ROWS))
+
+    def fails(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("os.replace", fails)
+        ended = run("refresh", "--from", source, "--write")
+    assert "cannot be written (No space left on device); apply the diff with git apply" in str(ended.exception)
+    assert (table.read_bytes(), sorted(tmp_path.iterdir())) == (before, sorted([table, Path(source)]))
+    assert run("refresh", "--from", source, "--write").exit_code == 0
+    assert table.stat().st_mode == mode
 
 
 def test_write_changes_the_table_as_the_diff_says_and_a_second_run_changes_nothing(tmp_path: Path, table: Path) -> None:

@@ -128,3 +128,11 @@ def test_a_context_that_is_not_there_is_named_and_no_secret_is(tmp_path: Path) -
         connect("prod", {"KUBECONFIG": str(kubeconfig(tmp_path / "a", "one"))})
     assert "prod" in str(error.value)
     assert "not-shown" not in str(error.value)
+
+
+def test_no_kubeconfig_at_all_is_said_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    with pytest.raises(
+        ClusterError, match=r"no kubeconfig: KUBECONFIG is not set and ~/\.kube/config does not exist; set"
+    ):
+        connect(None, {})
