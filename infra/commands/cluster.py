@@ -13,7 +13,8 @@ from typing import Any
 
 from yaml import YAMLError
 
-from infra.commands.project import checkout, open_state
+from infra.commands.places import checkout
+from infra.commands.project import open_state
 from infra.local.errors import LocalError
 from infra.local.state import State
 from runtime import kube

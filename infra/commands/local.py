@@ -15,7 +15,8 @@ from rich.console import Console
 
 from infra.commands.columns import columns
 from infra.commands.options import Json, LocalStack, Seed, Trace
-from infra.commands.project import checkout, load_stack_file, open_state
+from infra.commands.places import checkout
+from infra.commands.project import load_stack_file, open_state
 from infra.commands.replays import run_replay, too_slow, trace_jobs
 from infra.local import toolchain
 from infra.local.controlplane import ComponentStatus, ControlPlane
@@ -36,14 +37,16 @@ def up(
     seed: Seed = DEFAULT_SEED,
     trace: Trace = None,
     replay: Annotated[bool, typer.Option(help="Replay a trace once the stack is up.")] = True,
+    as_json: Json = False,
 ) -> None:
     """Start the embedded stack, run `pulumi up`, and replay a trace in compressed time.
 
-    Safe to repeat: what runs already is kept. The stack stays up afterwards; `gpufleet down` removes it.
+    Safe to repeat: what runs already is kept. The stack stays up afterwards; `gpufleet down` removes it. With --json
+    standard output is the summary of the replay, or without one the stack and its kubeconfig.
 
     Exit code: 0; 1 where a step failed, or a job got to the cloud without the gate; 130 after Ctrl-C.
     """
-    console = Console()
+    console = Console(stderr=as_json)
     began = time.monotonic()
     fleet = load_stack_file(stack)
     exact = True
@@ -67,22 +70,26 @@ def up(
         console.print(f"stack deployed after {time.monotonic() - began:.1f} s")
         if replay:
             with _interruptible(console, "the stack runs on"):
-                exact = run_replay(embedded, fleet, jobs, console, as_json=False)
+                exact = run_replay(embedded, fleet, jobs, Console() if as_json else console, as_json=as_json)
+    if as_json and not replay:
+        typer.echo(json.dumps({"stack": stack, "kubeconfig": str(embedded.state.kubeconfig)}))
     _next_steps(console, embedded, tools.path("kubectl"), team=next(iter(fleet.teams)))
     raise typer.Exit(0 if exact else 1)
 
 
-def down(stack: LocalStack = "local") -> None:
+def down(stack: LocalStack = "local", as_json: Json = False) -> None:
     """Stop every process of the embedded stack and delete its state; nothing else is touched.
 
     Exit code: 0, also where there is nothing to remove; 1 where another command uses the stack.
     """
     directory = State.directory(checkout(), stack)
-    if not directory.is_dir():
-        typer.echo(f"stack {stack} is not there (no {directory})")
-        return
-    Embedded.open(checkout(), stack, Console()).down()
-    typer.echo(f"stack {stack} is removed")
+    was_there = directory.is_dir()
+    if was_there:
+        Embedded.open(checkout(), stack, Console(stderr=as_json)).down()
+    if as_json:
+        typer.echo(json.dumps({"stack": stack, "removed": was_there}))
+    else:
+        typer.echo(f"stack {stack} is removed" if was_there else f"stack {stack} is not there (no {directory})")
 
 
 def status(stack: LocalStack = "local", as_json: Json = False) -> None:
@@ -102,7 +109,7 @@ def status(stack: LocalStack = "local", as_json: Json = False) -> None:
     raise typer.Exit(0 if rows and all(row.running for row in rows) else 1)
 
 
-def env(stack: LocalStack = "local") -> None:
+def env(stack: LocalStack = "local", as_json: Json = False) -> None:
     """Print the variables for plain `pulumi` and `kubectl`: eval "$(gpufleet env)".
 
     Exit code: 0; 1 where the stack does not run.
@@ -112,10 +119,13 @@ def env(stack: LocalStack = "local") -> None:
     embedded = Embedded.open(checkout(), stack, console)
     tools = toolchain.resolve(TOOLS, console=console, only_present=True)
     variables = embedded.engine(tools).environment()
+    folders = list(dict.fromkeys(str(tools.path(name).parent) for name in ("kubectl", "pulumi")))
+    if as_json:
+        typer.echo(json.dumps({"variables": dict(variables), "path": folders}, indent=2))
+        return
     for name, value in variables.items():
         typer.echo(f"export {name}={shlex.quote(value)}")
-    folders = dict.fromkeys(shlex.quote(str(tools.path(name).parent)) for name in ("kubectl", "pulumi"))
-    typer.echo(f'export PATH={":".join(folders)}:"$PATH"')
+    typer.echo(f'export PATH={":".join(map(shlex.quote, folders))}:"$PATH"')
 
 
 def tools(as_json: Json = False) -> None:

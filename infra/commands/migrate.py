@@ -19,8 +19,9 @@ from typing import Annotated, Any
 
 import typer
 
-from infra.commands.completion import stack_files
+from infra.commands.annotations import problem_row
 from infra.commands.options import Json
+from infra.commands.places import stack_files
 from stacks import migrations
 from stacks.editing.edits import EditError
 from stacks.editing.spans import BYTE_ORDER_MARK
@@ -125,14 +126,14 @@ def _replace(file: Path, text: str) -> None:
 
 def _row(outcome: _Outcome) -> dict[str, Any]:
     after = outcome.after
-    problems = [{"line": p.line, "column": p.column, "path": p.path, "message": p.message} for p in outcome.problems]
     return {
         "file": str(outcome.file),
         "from": after.found if after else None,
         "to": CURRENT if after else None,
         "steps": list(after.steps) if after else [],
         "changed": outcome.changed,
-        "problems": problems,
+        "diff": "".join(_diff(outcome, after.text)) if after else "",
+        "problems": [problem_row(problem) for problem in outcome.problems],
     }
 
 

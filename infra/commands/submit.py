@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import secrets
 from typing import Annotated
 
 import typer
 
-from infra.commands.options import LocalStack
+from infra.commands.options import Json, LocalStack
 from infra.commands.project import load_stack_file, open_state
 from infra.local.errors import KubeError, LocalError
 from infra.local.kubeclient import KubeClient
 from infra.replay.cells import default_max
 from infra.replay.jobs import job_manifest
 from infra.replay.trace import TraceJob
-from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
 from stacks.quantities import parse_duration
 from stacks.suggest import did_you_mean
@@ -36,6 +36,7 @@ def submit(
     ] = None,
     name: Annotated[str, typer.Option(help="Name of the job; a short suffix is added.")] = "job",
     stack: LocalStack = "local",
+    as_json: Json = False,
 ) -> None:
     """Submit one simulated job to the embedded stack.
 
@@ -63,9 +64,12 @@ def submit(
     except KubeError as error:
         hint = "does the stack run (gpufleet status)?" if error.status == 0 else "the API server gave this reason"
         raise SubmitRefusedError(f"the job was not accepted: {error}; {hint}") from None
-    typer.echo(f"submitted {metadata['namespace']}/{metadata['name']}")
-    typer.echo(f"  gpufleet explain {metadata['name']} -n {metadata['namespace']}")
-    largest = max(flavor.gpus for flavor in flavors_of_pools(fleet.pools).values())
+    if as_json:
+        typer.echo(json.dumps({"namespace": metadata["namespace"], "name": metadata["name"], "uid": metadata["uid"]}))
+    else:
+        typer.echo(f"submitted {metadata['namespace']}/{metadata['name']}")
+        typer.echo(f"  gpufleet explain {metadata['name']} -n {metadata['namespace']}")
+    largest = max(flavor.gpus for flavor in fleet.flavors.values())
     if gpus > largest:
         typer.echo(f"no flavor has more than {largest} GPUs, so this job will wait for ever", err=True)
 

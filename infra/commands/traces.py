@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import csv
+import json
 import sys
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from infra.commands.options import LocalStack, Seed, Trace
-from infra.commands.project import checkout, load_stack_file, open_state
+from infra.commands.options import Json, LocalStack, Seed, Trace
+from infra.commands.places import checkout
+from infra.commands.project import load_stack_file, open_state
 from infra.commands.replays import run_replay, trace_jobs
 from infra.local.embedded import Embedded
 from infra.replay.convert import FORMATS, convert
 from infra.replay.synthetic import DEFAULT_SEED, synthetic
 from infra.replay.trace import COLUMNS, TraceOptions
 
-app = typer.Typer(help="Make and convert traces (docs/traces.md).", no_args_is_help=True)
+app = typer.Typer(help="Make and convert traces (docs/traces.md).", no_args_is_help=True, add_completion=False)
 
 Pairs = Annotated[
     list[str] | None, typer.Option(help="The file's name = the fleet's, e.g. ee9e8c=vision; * = all others.")
@@ -34,7 +36,7 @@ def replay(
     limit: Annotated[int | None, typer.Option(help="Take at most this many jobs of the file.")] = None,
     window: Annotated[tuple[str, str] | None, typer.Option(help="Take jobs that arrive in [START, END).")] = None,
     stack: LocalStack = "local",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Replay a trace on the running embedded stack, in compressed time, and print what happened.
 
@@ -64,12 +66,17 @@ def convert_command(
     source: Annotated[Path, typer.Argument(help="File to read; .gz is unpacked.")],
     destination: Annotated[Path, typer.Argument(help="CSV to write; .gz is packed.")],
     form: Annotated[str, typer.Option("--from", help=f"Format of the source: {', '.join(FORMATS)}.")] = "philly",
+    as_json: Json = False,
 ) -> None:
     """Turn another trace format into ours; say which rows cannot be used.
 
     Exit code: 0; 1 where no file or no row can be used.
     """
-    for line in convert(source, destination, form).lines():
+    report = convert(source, destination, form)
+    if as_json:
+        typer.echo(json.dumps(asdict(report), indent=2, default=str))
+        return
+    for line in report.lines():
         typer.echo(line)
 
 
@@ -77,9 +84,13 @@ def convert_command(
 def synthesize(
     stack: LocalStack = "local",
     seed: Seed = DEFAULT_SEED,
+    as_json: Json = False,
 ) -> None:
     """Print the synthetic trace of a stack as CSV."""
     fleet = load_stack_file(stack)
+    if as_json:
+        typer.echo(json.dumps([asdict(job) for job in synthetic(fleet, seed=seed)], indent=2))
+        return
     writer = csv.writer(sys.stdout)
     writer.writerow(COLUMNS)
     for job in synthetic(fleet, seed=seed):
