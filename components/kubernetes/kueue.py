@@ -18,6 +18,7 @@ from typing import Any, Final
 import pulumi
 
 from components.base import Component, keeps_data
+from components.kubernetes.quotas import offered, quota, resource_groups, team_quota
 from components.names import Manifest, cohort_of, manifest, team_cohort_of
 from stacks.flavors import Flavor
 from stacks.fleet import Fleet
@@ -29,7 +30,6 @@ from stacks.labels import (
     MANAGED_LABEL,
     TEAM_LABEL,
 )
-from stacks.quantities import format_memory
 
 API: Final = "kueue.x-k8s.io/v1beta2"
 
@@ -129,25 +129,26 @@ def admission_check() -> Manifest:
 
 def organization_cohort(fleet: Fleet) -> Manifest:
     """The root: the cloud caps. Local quota stands with the teams, so that changing one team's changes one object."""
-    covered = _covered(fleet)
-    quotas = [_quota(flavor, covered, flavor.gpus) for flavor in _offered(fleet) if flavor.cloud]
-    return manifest(API, "Cohort", cohort_of(fleet.organization), spec={"resourceGroups": _group(covered, quotas)})
+    caps = [quota(fleet, flavor, flavor.gpus) for flavor in offered(fleet) if flavor.cloud]
+    spec = {"resourceGroups": resource_groups(fleet, caps)}
+    return manifest(API, "Cohort", cohort_of(fleet.organization), spec=spec)
 
 
 def team_cohort(fleet: Fleet, name: str) -> Manifest:
     """A team's share: its local quota, what it may borrow and lends, and how much of the cloud it may hold."""
-    team, covered = fleet.teams[name], _covered(fleet)
+    team = fleet.teams[name]
+    owned = [team_quota(fleet, name, flavor) for flavor in offered(fleet)]
     spec = {
         "parentName": cohort_of(fleet.organization),
         "fairSharing": {"weight": f"{Decimal(repr(team.weight)).normalize():f}"},
-        "resourceGroups": _group(covered, [_team_quota(fleet, name, flavor, covered) for flavor in _offered(fleet)]),
+        "resourceGroups": resource_groups(fleet, owned),
     }
     return manifest(API, "Cohort", team_cohort_of(fleet.organization, name), labels={TEAM_LABEL: name}, spec=spec)
 
 
 def cluster_queue(fleet: Fleet, team: str) -> Manifest:
     """The team's own queue: local flavors, no check of ours, so that local work never depends on the agent."""
-    spec = _queue_spec(fleet, team, [flavor for flavor in _offered(fleet) if not flavor.cloud])
+    spec = _queue_spec(fleet, team, [flavor for flavor in offered(fleet) if not flavor.cloud])
     spec["preemption"] = {
         "withinClusterQueue": "LowerPriority",
         "reclaimWithinCohort": "Any",
@@ -158,10 +159,10 @@ def cluster_queue(fleet: Fleet, team: str) -> Manifest:
 
 def burst_cluster_queue(fleet: Fleet, team: str) -> Manifest:
     """The burst twin: local flavors first, then the cloud behind the gate; it preempts nobody."""
-    offered = _offered(fleet)
-    spec = _queue_spec(fleet, team, offered)
+    flavors = offered(fleet)
+    spec = _queue_spec(fleet, team, flavors)
     spec["preemption"] = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
-    cloud = [flavor.name for flavor in offered if flavor.cloud]
+    cloud = [flavor.name for flavor in flavors if flavor.cloud]
     spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": GATE_NAME, "onFlavors": cloud}]}
     return manifest(API, "ClusterQueue", team + BURST_SUFFIX, labels={TEAM_LABEL: team}, spec=spec)
 
@@ -179,82 +180,12 @@ def local_queue(fleet: Fleet, team: str, suffix: str) -> Manifest:
     )
 
 
-def _offered(fleet: Fleet) -> list[Flavor]:
-    local = [flavor for flavor in fleet.flavors.values() if not flavor.cloud]
-    return [*local, *fleet.burst_flavors]
-
-
 def _queue_spec(fleet: Fleet, team: str, flavors: list[Flavor]) -> dict[str, Any]:
-    covered = _covered(fleet)
-    spec: dict[str, Any] = {
+    spec = {
         "cohortName": team_cohort_of(fleet.organization, team),
         "namespaceSelector": {"matchLabels": {TEAM_LABEL: team}},
         "queueingStrategy": "BestEffortFIFO",
         "flavorFungibility": {"whenCanBorrow": "MayStopSearch", "whenCanPreempt": "TryNextFlavor"},
+        "resourceGroups": resource_groups(fleet, [quota(fleet, flavor, 0) for flavor in flavors]),
     }
-    if flavors:  # a fleet without a rack has no local flavor, and Kueue refuses a group without flavors
-        spec["resourceGroups"] = _group(covered, [_quota(flavor, covered, 0) for flavor in flavors])
-    return spec
-
-
-def _covered(fleet: Fleet) -> list[str]:
-    """Every resource that some flavor of the queues has. Kueue wants all flavors of a group to name the same."""
-    devices = {name for flavor in _offered(fleet) for name in flavor.devices}
-    return ["cpu", "memory", *sorted(devices)]
-
-
-def _group(covered: list[str], quotas: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    return [{"coveredResources": covered, "flavors": quotas}]
-
-
-def _team_quota(fleet: Fleet, name: str, flavor: Flavor, covered: list[str]) -> dict[str, Any]:
-    team = fleet.teams[name]
-    if flavor.cloud:
-        return _quota(flavor, covered, 0, borrow=team.max_burst_gpus)
-    return _quota(
-        flavor,
-        covered,
-        team.quota.get(flavor.name, 0),
-        before=sum(other.quota.get(flavor.name, 0) for key, other in fleet.teams.items() if key < name),
-        borrow=team.borrow.get(flavor.name),
-        lend=team.lend.get(flavor.name),
-    )
-
-
-def _quota(
-    flavor: Flavor,
-    covered: list[str],
-    gpus: int,
-    *,
-    before: int = 0,
-    borrow: int | None = None,
-    lend: int | None = None,
-) -> dict[str, Any]:
-    """Quota of one flavor in GPUs; cores, memory and slices go along in proportion to them.
-
-    Args:
-        flavor: The flavor.
-        covered: Resources to name.
-        gpus: GPUs that are owned.
-        before: GPUs of the teams whose names come first, so that all teams' slices add up to what there is.
-        borrow: Most GPUs beyond those.
-        lend: Most of those that others may borrow.
-    """
-    amounts = {"borrowingLimit": borrow, "lendingLimit": lend}
-    resources: list[dict[str, str]] = []
-    for resource in covered:
-        shares = {field: _share(flavor, resource, count) for field, count in amounts.items() if count is not None}
-        resources.append({"name": resource, "nominalQuota": _share(flavor, resource, gpus, before), **shares})
-    return {"name": flavor.name, "resources": resources}
-
-
-def _share(flavor: Flavor, resource: str, gpus: int, before: int = 0) -> str:
-    if not flavor.gpus:
-        return "0"
-    if resource == "memory":
-        return format_memory(flavor.memory * gpus // flavor.gpus)
-    if resource != "cpu":
-        return str(flavor.devices_of(resource, before + gpus) - flavor.devices_of(resource, before))
-    # Thousandths of a core, so that shares which make up a whole node add up to all of its cores.
-    thousandths = 1_000 * flavor.cpus * gpus // flavor.gpus
-    return str(thousandths // 1_000) if thousandths % 1_000 == 0 else f"{thousandths}m"
+    return {field: value for field, value in spec.items() if value}

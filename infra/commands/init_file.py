@@ -15,8 +15,8 @@ from infra.discovery.answers import Answers
 from infra.discovery.draft import draft
 from infra.discovery.findings import Findings
 from infra.discovery.text import render
+from infra.files import write_atomically
 from infra.local.errors import LocalError
-from infra.local.state import write_atomically
 from stacks.load import Reading, read_text
 from stacks.problems import ConfigError
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
-import os
 import stat
-import tempfile
 from codecs import BOM_UTF8
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -22,6 +20,7 @@ import typer
 from infra.commands.annotations import problem_row
 from infra.commands.options import Json
 from infra.commands.places import stack_files
+from infra.files import write_atomically
 from stacks import migrations
 from stacks.editing.edits import EditError
 from stacks.editing.spans import BYTE_ORDER_MARK
@@ -105,23 +104,9 @@ def _read(file: Path) -> str:
 
 
 def _replace(file: Path, text: str) -> None:
-    """Put the text in the file's place: after a crash it holds the old text or the new, never a part.
-
-    A symbolic link keeps pointing to the file, and the file keeps its permissions.
-    """
+    """Put the text in the file's place; a symbolic link keeps pointing to the file, which keeps its permissions."""
     target = file.resolve(strict=True)
-    descriptor, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-    temporary = Path(name)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(text.encode())
-            stream.flush()
-            os.fchmod(stream.fileno(), stat.S_IMODE(target.stat().st_mode))
-            os.fsync(stream.fileno())
-        temporary.replace(target)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
+    write_atomically(target, text, stat.S_IMODE(target.stat().st_mode))
 
 
 def _row(outcome: _Outcome) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from typing import Any
 
 import yaml
 
+from infra.files import write_atomically
 from infra.local import audit, kueue, kwok
 from infra.local.pki import Pki
-from infra.local.state import State, write_atomically
+from infra.local.state import State
 
 PORT_NAMES = ("etcd", "etcd-peer", "apiserver", "kueue-webhook", "kueue-metrics", "kueue-health")
 # In order of start; stopped in the opposite order.

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from infra.local.state import write_atomically
+from infra.files import write_atomically
 
 PrivateKey = rsa.RSAPrivateKey | ec.EllipticCurvePrivateKey
 

@@ -14,10 +14,11 @@ import uuid
 from collections.abc import Mapping
 from pathlib import Path
 
+from infra.files import write_atomically
 from infra.local.errors import PodSpecError
 from infra.local.kubeclient import KubeClient
 from infra.local.podspec import PodPlan, Volume
-from infra.local.state import State, write_atomically
+from infra.local.state import State
 
 SERVICE_ACCOUNT_VARIABLE = "GPUFLEET_SERVICE_ACCOUNT_DIR"
 _DATA_LINK = "..data"

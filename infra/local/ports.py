@@ -10,7 +10,8 @@ import json
 import socket
 from collections.abc import Iterable
 
-from infra.local.state import State, read_json, write_atomically
+from infra.files import write_atomically
+from infra.local.state import State, read_json
 
 LOOPBACK = "127.0.0.1"
 _PORTS_FILE = "ports.json"

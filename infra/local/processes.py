@@ -21,9 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
+from infra.files import write_atomically
 from infra.local import procfs
 from infra.local.errors import ProcessError
-from infra.local.state import State, read_json, write_atomically
+from infra.local.state import State, read_json
 
 MARK_VARIABLE = "GPUFLEET_PROCESS"
 _NAME = re.compile(r"[a-z0-9]([a-z0-9.-]*[a-z0-9])?")

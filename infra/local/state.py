@@ -12,7 +12,6 @@ import contextlib
 import json
 import os
 import shutil
-import tempfile
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,6 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from infra.files import write_atomically
 from infra.local.errors import StateError
 from infra.local.locking import locked
 
@@ -28,20 +28,6 @@ _IDENTITY_FILE = "state.json"
 _IDENTITY_LOCK = ".identity.lock"
 _LOCK = "lock"
 _FORMAT = 1  # raised when a newer layout cannot be read by older code
-
-
-def write_atomically(path: Path, content: str | bytes, mode: int = 0o600) -> None:
-    """Replace `path` as a whole: after a crash it holds the old content or the new, never a part."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-    try:
-        with os.fdopen(descriptor, "wb") as stream:
-            stream.write(content if isinstance(content, bytes) else content.encode())
-        os.chmod(temporary, mode)  # noqa: PTH101 - the name is a string here
-        os.replace(temporary, path)  # noqa: PTH105
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def read_json(path: Path) -> Any:

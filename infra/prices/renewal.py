@@ -9,7 +9,7 @@ import difflib
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.local.state import write_atomically
+from infra.files import write_atomically
 from infra.prices.offer import OFFER, PriceList, PriceListError
 from infra.prices.table import prices_in, with_prices
 from stacks.catalogue import catalogue

@@ -11,8 +11,9 @@ from pydantic import Field
 
 from stacks.pools.aws import AwsExistingPool, KarpenterPool, NodeGroupPool
 from stacks.pools.broker import BrokerPool
-from stacks.pools.cloud import CloudPool, InstancePool, Market
+from stacks.pools.cloud import CloudPool, Market
 from stacks.pools.gcp import GcpExistingPool, GkePool
+from stacks.pools.instances import InstancePool
 from stacks.pools.onprem import OnPremPool
 
 AwsPool = Annotated[AwsExistingPool | KarpenterPool | NodeGroupPool, Field(discriminator="provisioner")]

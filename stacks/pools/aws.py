@@ -8,7 +8,8 @@ from pydantic import Field, model_validator
 
 from stacks.catalogue import catalogue
 from stacks.clusters import AwsRegion
-from stacks.pools.cloud import InstancePool, NodeRange
+from stacks.pools.cloud import NodeRange
+from stacks.pools.instances import InstancePool
 from stacks.pools.partitioned import Partitioned
 from stacks.quantities import GpuCount
 

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from infra.files import write_atomically
 from infra.local import errors, ports
 from infra.local.errors import DiskSpaceError, LockedError, StateError
 from infra.local.locking import Holder, locked
-from infra.local.state import STATE_VARIABLE, State, write_atomically
+from infra.local.state import STATE_VARIABLE, State
 
 
 def hold_in_another_process(lock: Path, purpose: str) -> subprocess.Popen[str]:
