@@ -35,6 +35,11 @@ class Flavor:
     usd_per_gpu_hour: Decimal
     pools: tuple[str, ...]
 
+    @property
+    def whole(self) -> bool:
+        """Whether its devices are whole GPUs, one for one."""
+        return self.devices == {GPU_RESOURCE: self.gpus}
+
     def devices_of(self, resource: str, gpus: int) -> int:
         """How many of a device the first so many of its GPUs stand for, rounded down."""
         return self.devices.get(resource, 0) * gpus // self.gpus if self.gpus else 0

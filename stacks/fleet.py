@@ -126,6 +126,16 @@ class Fleet(Model):
         names = dict.fromkeys(flavor_name(self.pools[pool]) for pool in self.burst.order)
         return tuple(self.flavors[name] for name in names)
 
+    @cached_property
+    def queued_flavors(self) -> tuple[Flavor, ...]:
+        """What a burst twin offers: the local flavors, then the cloud in the order it is tried."""
+        return (*(flavor for flavor in self.flavors.values() if not flavor.cloud), *self.burst_flavors)
+
+    @cached_property
+    def queued_devices(self) -> tuple[str, ...]:
+        """Every device that some flavor of the queues has, by resource name."""
+        return tuple(sorted({name for flavor in self.queued_flavors for name in flavor.devices}))
+
     @property
     def home_name(self) -> str:
         """The cluster that all pools are in, and with them the queues and the agent."""

@@ -18,7 +18,7 @@ from typing import Any, Final
 import pulumi
 
 from components.base import Component, keeps_data
-from components.kubernetes.quotas import offered, quota, resource_groups, team_quota
+from components.kubernetes.quotas import quota, resource_groups, team_quota
 from components.names import Manifest, cohort_of, manifest, team_cohort_of
 from stacks.flavors import Flavor
 from stacks.fleet import Fleet
@@ -129,7 +129,7 @@ def admission_check() -> Manifest:
 
 def organization_cohort(fleet: Fleet) -> Manifest:
     """The root: the cloud caps. Local quota stands with the teams, so that changing one team's changes one object."""
-    caps = [quota(fleet, flavor, flavor.gpus) for flavor in offered(fleet) if flavor.cloud]
+    caps = [quota(fleet, flavor, flavor.gpus) for flavor in fleet.queued_flavors if flavor.cloud]
     spec = {"resourceGroups": resource_groups(fleet, caps)}
     return manifest(API, "Cohort", cohort_of(fleet.organization), spec=spec)
 
@@ -137,7 +137,7 @@ def organization_cohort(fleet: Fleet) -> Manifest:
 def team_cohort(fleet: Fleet, name: str) -> Manifest:
     """A team's share: its local quota, what it may borrow and lends, and how much of the cloud it may hold."""
     team = fleet.teams[name]
-    owned = [team_quota(fleet, name, flavor) for flavor in offered(fleet)]
+    owned = [team_quota(fleet, name, flavor) for flavor in fleet.queued_flavors]
     spec = {
         "parentName": cohort_of(fleet.organization),
         "fairSharing": {"weight": f"{Decimal(repr(team.weight)).normalize():f}"},
@@ -148,7 +148,7 @@ def team_cohort(fleet: Fleet, name: str) -> Manifest:
 
 def cluster_queue(fleet: Fleet, team: str) -> Manifest:
     """The team's own queue: local flavors, no check of ours, so that local work never depends on the agent."""
-    spec = _queue_spec(fleet, team, [flavor for flavor in offered(fleet) if not flavor.cloud])
+    spec = _queue_spec(fleet, team, [flavor for flavor in fleet.queued_flavors if not flavor.cloud])
     spec["preemption"] = {
         "withinClusterQueue": "LowerPriority",
         "reclaimWithinCohort": "Any",
@@ -159,7 +159,7 @@ def cluster_queue(fleet: Fleet, team: str) -> Manifest:
 
 def burst_cluster_queue(fleet: Fleet, team: str) -> Manifest:
     """The burst twin: local flavors first, then the cloud behind the gate; it preempts nobody."""
-    flavors = offered(fleet)
+    flavors = fleet.queued_flavors
     spec = _queue_spec(fleet, team, flavors)
     spec["preemption"] = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
     cloud = [flavor.name for flavor in flavors if flavor.cloud]
@@ -180,7 +180,7 @@ def local_queue(fleet: Fleet, team: str, suffix: str) -> Manifest:
     )
 
 
-def _queue_spec(fleet: Fleet, team: str, flavors: list[Flavor]) -> dict[str, Any]:
+def _queue_spec(fleet: Fleet, team: str, flavors: Sequence[Flavor]) -> dict[str, Any]:
     spec = {
         "cohortName": team_cohort_of(fleet.organization, team),
         "namespaceSelector": {"matchLabels": {TEAM_LABEL: team}},

@@ -12,21 +12,14 @@ from stacks.fleet import Fleet
 from stacks.quantities import format_memory
 
 
-def offered(fleet: Fleet) -> list[Flavor]:
-    """The flavors of a burst twin: local ones first, then the cloud in the order it is tried."""
-    local = [flavor for flavor in fleet.flavors.values() if not flavor.cloud]
-    return [*local, *fleet.burst_flavors]
-
-
-def _covered(fleet: Fleet) -> list[str]:
-    """Every resource that some flavor of the queues has. Kueue wants all flavors of a group to name the same."""
-    devices = {name for flavor in offered(fleet) for name in flavor.devices}
-    return ["cpu", "memory", *sorted(devices)]
+def resources(fleet: Fleet) -> list[str]:
+    """What every quota names: Kueue wants all flavors of a group to name the same."""
+    return ["cpu", "memory", *fleet.queued_devices]
 
 
 def resource_groups(fleet: Fleet, quotas: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """The one group of a queue or cohort; Kueue refuses a group without flavors, and takes none at all."""
-    return [{"coveredResources": _covered(fleet), "flavors": quotas}] if quotas else []
+    return [{"coveredResources": resources(fleet), "flavors": quotas}] if quotas else []
 
 
 def team_quota(fleet: Fleet, name: str, flavor: Flavor) -> dict[str, Any]:
@@ -38,10 +31,14 @@ def team_quota(fleet: Fleet, name: str, flavor: Flavor) -> dict[str, Any]:
         fleet,
         flavor,
         team.quota.get(flavor.name, 0),
-        before=sum(other.quota.get(flavor.name, 0) for key, other in fleet.teams.items() if key < name),
+        before=0 if flavor.whole else _owned_before(fleet, name, flavor),
         borrow=team.borrow.get(flavor.name),
         lend=team.lend.get(flavor.name),
     )
+
+
+def _owned_before(fleet: Fleet, name: str, flavor: Flavor) -> int:
+    return sum(team.quota.get(flavor.name, 0) for other, team in fleet.teams.items() if other < name)
 
 
 def quota(
@@ -64,11 +61,11 @@ def quota(
         lend: Most of those that others may borrow.
     """
     amounts = {"borrowingLimit": borrow, "lendingLimit": lend}
-    resources: list[dict[str, str]] = []
-    for resource in _covered(fleet):
+    named: list[dict[str, str]] = []
+    for resource in resources(fleet):
         shares = {field: _share(flavor, resource, count) for field, count in amounts.items() if count is not None}
-        resources.append({"name": resource, "nominalQuota": _share(flavor, resource, gpus, before), **shares})
-    return {"name": flavor.name, "resources": resources}
+        named.append({"name": resource, "nominalQuota": _share(flavor, resource, gpus, before), **shares})
+    return {"name": flavor.name, "resources": named}
 
 
 def _share(flavor: Flavor, resource: str, gpus: int, before: int = 0) -> str:
