@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -197,3 +198,18 @@ def test_a_teams_share_of_a_mig_flavor_is_its_share_of_the_slices() -> None:
     assert amounts["nvidia.com/mig-2g.10gb"] == "12"
     assert amounts["nvidia.com/mig-1g.5gb"] == str(4 * (6 * 2 + 2 * 7) // 2)
     assert amounts["nvidia.com/gpu"] == "0"
+
+
+@pytest.mark.parametrize("gpus", [(4, 4, 4, 4), (1, 5, 10, 0), (16, 0, 0, 0), (3, 3, 3, 7)])
+def test_the_teams_shares_of_few_slices_add_up_to_all_of_them(gpus: tuple[int, ...]) -> None:
+    """Two nodes with two 3g slices and fourteen whole GPUs between them: rounding each share down would lose some."""
+    text = LOCAL.read_text().replace("gpu: h100-sxm-80gb,", 'gpu: h100-sxm-80gb, mig: {layout: {"0": [3g.40gb]}},', 1)
+    teams = ", ".join(f"team-{at}: {{quota: {{h100-mig-onprem: {owned}}}}}" for at, owned in enumerate(gpus))
+    start, end = text.index("    teams:\n"), text.index("    burst:\n")
+    fleet = load_text(f"{text[:start]}    teams: {{{teams}}}\n{text[end:]}", "mig")
+    total = Counter[str]()
+    for team in fleet.teams:
+        for flavor in kueue.team_cohort(fleet, team)["spec"]["resourceGroups"][0]["flavors"]:
+            if flavor["name"] == "h100-mig-onprem":
+                total += Counter({one["name"]: int(one["nominalQuota"]) for one in flavor["resources"][2:]})
+    assert total == fleet.flavors["h100-mig-onprem"].devices == {"nvidia.com/mig-3g.40gb": 2, "nvidia.com/gpu": 14}
