@@ -84,19 +84,18 @@ def _parse_price(value: object) -> Decimal:
     return amount
 
 
+def _schema(description: str, examples: list[str | float], lowest: dict[str, int]) -> WithJsonSchema:
+    kinds = ["string", "number"]
+    return WithJsonSchema(
+        {"type": kinds, "description": description, "examples": examples, **lowest, "pattern": _PATTERN}
+    )
+
+
 Usd = Annotated[
     Decimal,
     BeforeValidator(parse_usd),
     PlainSerializer(_canonical_usd, return_type=str),
-    WithJsonSchema(
-        {
-            "type": ["string", "number"],
-            "description": "An amount of US dollars.",
-            "examples": ["20000 USD", 1.10],
-            "minimum": 0,
-            "pattern": _PATTERN,
-        }
-    ),
+    _schema("An amount of US dollars.", ["20000 USD", 1.10], {"minimum": 0}),
 ]
 """An amount of US dollars, zero or more."""
 
@@ -104,14 +103,6 @@ Price = Annotated[
     Decimal,
     BeforeValidator(_parse_price),
     PlainSerializer(_canonical_usd, return_type=str),
-    WithJsonSchema(
-        {
-            "type": ["string", "number"],
-            "description": "A price in US dollars.",
-            "examples": ["3.50 USD", 3.50],
-            "exclusiveMinimum": 0,
-            "pattern": _PATTERN,
-        }
-    ),
+    _schema("A price in US dollars.", ["3.50 USD", 3.50], {"exclusiveMinimum": 0}),
 ]
 """An amount of US dollars above zero."""
