@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from pydantic import ValidationError
 
 from stacks.fleet import Fleet
+from stacks.presets import Filled, fillings
 from stacks.problems import Code, ConfigError, Problem, folded
 from stacks.reading.contents import empty, encrypted, refuse_as_a_whole
 from stacks.reading.explain import explain
@@ -45,6 +46,8 @@ class Reading:
 
     fleet: Fleet
     warnings: tuple[Problem, ...]
+    filled: tuple[Filled, ...]
+    """What the file leaves out and what stands in for it."""
 
 
 def read_file(path: Path, *, display: str | None = None, strict: bool = False) -> Reading:
@@ -142,7 +145,7 @@ def _read(found: Found, folder: Path | None, display: PurePosixPath, strict: boo
     notes = [replace(one, severity="note") for one in folded(_advice(NOTICES, "no-effect", fleet, found.positions))]
     if warnings and (strict or fleet.strict):
         raise ConfigError([*(problem.as_error() for problem in warnings), *notes])
-    return Reading(fleet, tuple(sorted((*warnings, *notes))))
+    return Reading(fleet, tuple(sorted((*warnings, *notes))), tuple(fillings(found.value)))
 
 
 def _advice(rules: Iterable[Rule], code: Code, fleet: Fleet, positions: Positions) -> Iterator[Problem]:

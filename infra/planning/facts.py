@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
 
-from stacks.flavors import flavor_name, flavors_of_pools
+from stacks.flavors import flavor_name
 from stacks.fleet import Fleet
 from stacks.labels import BURST_SUFFIX, BURST_TAINT, FLAVOR_LABEL, LOCATION_LABEL, POOL_LABEL
 from stacks.pools import CloudPool, OnPremPool, Pool
@@ -36,7 +36,7 @@ def flavor_rows(fleet: Fleet) -> list[dict[str, Any]]:
             "node_taints": [_TAINT] if flavor.cloud else [],
             "devices": dict(flavor.devices),
         }
-        for flavor in flavors_of_pools(fleet.pools).values()
+        for flavor in fleet.flavors.values()
     ]
 
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from stacks.fleet import Fleet
 from stacks.load import ConfigError, Problem, read_text
-from stacks.presets import Filled, fillings
+from stacks.presets import Filled
 from stacks.problems import Place, printable
 from stacks.reading.source import LARGEST_BYTES, decode, read_source
 from stacks.reading.stackfile import find
@@ -71,7 +71,7 @@ def read_both(old: str, new: str) -> tuple[Source, Source]:
 
 def _read(text: str, name: str, folder: Path) -> Source:
     reading = read_text(text, name, folder=folder)
-    return Source(name, reading.fleet, reading.warnings, tuple(fillings(find(text, name).value)))
+    return Source(name, reading.fleet, reading.warnings, reading.filled)
 
 
 def _read_revision(name: str) -> Source:

@@ -15,7 +15,6 @@ from runtime.clock import Clock
 from runtime.cost.budget import ScopeSummary, summary
 from runtime.cost.ledger import Books
 from stacks.agent_config import agent_config
-from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
 
 _MOST_DECISIONS: Final = 6
@@ -74,7 +73,7 @@ class View:
 
 def view_of(workloads: Sequence[Workload], books: Books, fleet: Fleet, clock: Clock, real_now: float) -> View:
     """Add up one moment."""
-    flavors = flavors_of_pools(fleet.pools)
+    flavors = fleet.flavors
     now = clock.to_fleet(real_now)
     standing = summary(books, agent_config(fleet), now)
     used = dict.fromkeys(flavors, 0)

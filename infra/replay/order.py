@@ -16,7 +16,6 @@ from runtime.routing.policy import wait_limit
 from runtime.routing.snapshot import Job, Stage
 from runtime.routing.verdict import Code
 from stacks.agent_config import AgentConfig, agent_config
-from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
 
 LASTING_SECONDS = 1.0
@@ -100,7 +99,7 @@ def inversions(histories: Histories, fleet: Fleet, since: float = 0.0) -> list[M
     was not; for a cloud flavor it also had to be released. It lasted until that job reserved quota itself, ended or
     the log does.
     """
-    local = {flavor.name for flavor in flavors_of_pools(fleet.pools).values() if not flavor.cloud}
+    local = {flavor.name for flavor in fleet.flavors.values() if not flavor.cloud}
     end = max((change.at for one in histories.jobs.values() for change in one.changes), default=0.0)
     pending: dict[tuple[str, int], dict[str, tuple[History, str]]] = {}
     changes = iter(_changes(histories))

@@ -17,7 +17,6 @@ from typing import Final, TypeVar
 
 from infra.replay.errors import TraceError
 from infra.replay.trace import TraceJob
-from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
 
 Choice = TypeVar("Choice")
@@ -65,7 +64,7 @@ def synthetic(
     """
     if not 0 < length_seconds < math.inf:
         raise TraceError(f"length: must be more than 0 seconds (got {length_seconds:g})")
-    local_gpus = sum(flavor.gpus for flavor in flavors_of_pools(fleet.pools).values() if not flavor.cloud)
+    local_gpus = sum(flavor.gpus for flavor in fleet.flavors.values() if not flavor.cloud)
     if not local_gpus:
         raise TraceError("the fleet has no on-prem pool; a synthetic trace is sized by the local GPUs")
     random = Random(seed)  # seeded on purpose: reproducible, not secret

@@ -21,7 +21,6 @@ from infra.replay.summary import AT_ONCE_SECONDS, Evidence, Exactness, Held, Pla
 from runtime.cost.exposure import month_of
 from runtime.cost.ledger import Books, cost_usd
 from runtime.routing.verdict import Code
-from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
 
 
@@ -44,7 +43,7 @@ def exactness_of(
 
 def placed_of(own: Sequence[History], fleet: Fleet) -> Placed:
     """Count where jobs ended up."""
-    cloud = {flavor.name for flavor in flavors_of_pools(fleet.pools).values() if flavor.cloud}
+    cloud = {flavor.name for flavor in fleet.flavors.values() if flavor.cloud}
     by_flavor = Counter(last.flavor for one in own if (last := _last_run(one)) is not None)
     ends = Counter(_end(one) for one in own)
     in_cloud = sum(count for flavor, count in by_flavor.items() if flavor in cloud)
@@ -107,7 +106,7 @@ def spend_of(own: Sequence[History], books: Books, fleet: Fleet, speed: float, f
 
 def recomputed_usd(one: History, fleet: Fleet, speed: float) -> Decimal:
     """Price of a job's ended cloud runs by condition times, from Admitted to Finished or the reservation's end."""
-    flavors = flavors_of_pools(fleet.pools)
+    flavors = fleet.flavors
     usd = Decimal(0)
     for run in one.reservations:
         flavor = flavors.get(run.flavor)
@@ -119,7 +118,7 @@ def recomputed_usd(one: History, fleet: Fleet, speed: float) -> Decimal:
 
 def held_of(own: Sequence[History], fleet: Fleet) -> tuple[Held, ...]:
     """Teams whose jobs a budget held, by the verdicts that the agent wrote."""
-    cloud = {flavor.name for flavor in flavors_of_pools(fleet.pools).values() if flavor.cloud}
+    cloud = {flavor.name for flavor in fleet.flavors.values() if flavor.cloud}
     found = []
     for team in fleet.teams:
         held = [
@@ -136,7 +135,7 @@ def held_of(own: Sequence[History], fleet: Fleet) -> tuple[Held, ...]:
 
 def stayed_local_of(own: Sequence[History], fleet: Fleet) -> dict[str, int]:
     """Cloud runs of each class that must never burst; all are expected to be 0."""
-    cloud = {flavor.name for flavor in flavors_of_pools(fleet.pools).values() if flavor.cloud}
+    cloud = {flavor.name for flavor in fleet.flavors.values() if flavor.cloud}
     never = [name for name, job_class in fleet.classes.items() if job_class.burst == "never"]
     return {
         name: sum(run.flavor in cloud for one in own if one.job_class == name.lower() for run in one.reservations)
@@ -187,7 +186,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 def _went_to_cloud_first(one: History, fleet: Fleet) -> bool:
     first = next((run for run in one.reservations if run.admitted_at is not None), None)
-    return first is not None and flavors_of_pools(fleet.pools)[first.flavor].cloud
+    return first is not None and fleet.flavors[first.flavor].cloud
 
 
 def _last_run(one: History) -> Reservation | None:

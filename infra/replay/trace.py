@@ -31,7 +31,6 @@ from infra.replay.cells import (
 from infra.replay.errors import TraceError
 from infra.replay.mapping import class_map, spread_by_size, team_map
 from infra.replay.rows import Row, RowReport, read_rows, shown
-from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
 
 REQUIRED_COLUMNS: Final = ("submit", "team", "class", "gpus", "run")
@@ -94,7 +93,7 @@ class TraceReader:
         self._teams = team_map(fleet, self._options.teams)
         self._classes = class_map(fleet, self._options.classes)
         self._window = _window(self._options.window) if self._options.window else None
-        self._largest = max(flavor.gpus for flavor in flavors_of_pools(fleet.pools).values())
+        self._largest = max(flavor.gpus for flavor in fleet.flavors.values())
         self.report = RowReport(str(path))
         self.larger_than_fleet = 0
 
