@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import Annotated, Final, Literal
 
-from pydantic import Field, field_validator
+from pydantic import Field, StrictBool, field_validator
 
 from stacks.model import Model
 from stacks.quantities import KubeDnsName, KubeQuantity, PositiveDuration, Quantity
@@ -74,6 +74,10 @@ class Agent(Model):
 
     ledger: Ledger = VolumeLedger(kind="volume")
     """Where the ledger is kept."""
+
+    dry_run: StrictBool = False
+    """Whether the agent only says what it would do, in its logs and metrics, and changes nothing. Nothing starts in the
+    cloud meanwhile; local work goes on."""
 
     replay_speed: Annotated[float, Field(strict=True, ge=1, le=3_600)] = 1.0
     """How many seconds of fleet time pass in each real second. Only for replays on a cluster of fake nodes;

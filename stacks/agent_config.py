@@ -13,12 +13,15 @@ import yaml
 from pydantic import Field
 
 from stacks.agent import Ledger, ObjectStoreLedger
-from stacks.burst import WaitPolicy
+from stacks.catalogue import catalogue
+from stacks.classes import Place
 from stacks.fleet import Fleet
-from stacks.labels import BURST_SUFFIX, GATE_NAME, GPU_RESOURCE
+from stacks.labels import GATE_NAME, GPU_RESOURCE, burst_queue, window_queue
+from stacks.links import link_rate
 from stacks.model import Model
-from stacks.quantities import GpuCount, PositiveDuration, Usd
-from stacks.teams import Budget
+from stacks.policies import WaitPolicy
+from stacks.quantities import GpuCount, PositiveDuration, Price, Rate, Usd, Window, format_rate
+from stacks.teams import Budget, Project
 
 
 class FlavorConfig(Model):
@@ -29,6 +32,12 @@ class FlavorConfig(Model):
 
     gpus_per_node: Annotated[int, Field(ge=1)]
     """GPUs of its largest node: the most that one pod can have."""
+
+    gpu: str
+    """GPU model, by its name in flavors."""
+
+    place: Place
+    """`onprem`, or how its nodes are bought."""
 
     cloud: bool
     """Whether it costs money and stands behind the gate."""
@@ -46,8 +55,23 @@ class TeamConfig(Model):
     queue: str
     """Its LocalQueue; the ClusterQueue has the same name."""
 
-    burst_queue: str
-    """The burst twin of its LocalQueue; the ClusterQueue has the same name."""
+    burst_queues: dict[str, str]
+    """The burst twins of its LocalQueue by the cloud flavor they send to; each ClusterQueue has the same name."""
+
+    window_queues: dict[str, str] = Field(default_factory=dict)
+    """LocalQueues of classes with a window, by class; they lead to the team's ClusterQueue."""
+
+    quota: dict[str, int] = Field(default_factory=dict)
+    """GPUs of each local flavor that are the team's own."""
+
+    borrow: dict[str, int] = Field(default_factory=dict)
+    """Most GPUs of a local flavor beyond its quota; one that is not named here has no limit."""
+
+    lend: dict[str, int] = Field(default_factory=dict)
+    """Most of its own idle GPUs of a local flavor that others may use; one that is not named here has no limit."""
+
+    policy: WaitPolicy | None = None
+    """How long its jobs wait, in place of the fleet's policy."""
 
     max_burst_gpus: GpuCount | None = None
     """Most cloud GPUs at once."""
@@ -66,7 +90,29 @@ class ClassConfig(Model):
     """Whether its jobs may leave at all."""
 
     expected_runtime: PositiveDuration
-    """What to assume of a job that says nothing."""
+    """What to assume of a job that says nothing and has no history."""
+
+    markets: tuple[Place, ...] | None = None
+    """Where its jobs may run; None for everywhere."""
+
+    window: Window | None = None
+    """When its jobs may start; None for always."""
+
+    policy: WaitPolicy | None = None
+    """How long its jobs wait, in place of the team's and the fleet's policy."""
+
+
+class DataConfig(Model):
+    """How burst jobs reach their data."""
+
+    bandwidth: Rate
+    """What the link carries for one flow."""
+
+    max_staging: PositiveDuration
+    """Longest copy that is worth waiting for."""
+
+    usd_per_gb: Price | None = None
+    """What each gigabyte costs that crosses; None for nothing."""
 
 
 class AgentConfig(Model):
@@ -94,7 +140,13 @@ class AgentConfig(Model):
     """The class of a job that names none."""
 
     policy: WaitPolicy
-    """How long a job waits."""
+    """How long a job waits, unless its class or team has a policy of its own."""
+
+    projects: dict[str, Project] = Field(default_factory=dict)
+    """Projects with a budget of their own, by name."""
+
+    data: DataConfig | None = None
+    """How burst jobs reach their data; None if it is there already."""
 
     budget: Budget | None = None
     """The fleet's budget."""
@@ -104,6 +156,9 @@ class AgentConfig(Model):
 
     ledger: Ledger
     """Where the ledger is kept."""
+
+    dry_run: bool = False
+    """Whether to say only what would be done."""
 
     replay_speed: Annotated[float, Field(ge=1)] = 1.0
     """Seconds of fleet time in each real second."""
@@ -132,6 +187,8 @@ def agent_config(fleet: Fleet) -> AgentConfig:
             flavor.name: FlavorConfig(
                 gpus=flavor.devices[GPU_RESOURCE],
                 gpus_per_node=flavor.gpus_per_node,
+                gpu=catalogue().gpus[flavor.gpu].name,
+                place=flavor.market or "onprem",
                 cloud=flavor.cloud,
                 usd_per_gpu_hour=flavor.usd_per_gpu_hour,
             )
@@ -143,7 +200,16 @@ def agent_config(fleet: Fleet) -> AgentConfig:
             name: TeamConfig(
                 namespace=team.namespace or name,
                 queue=name,
-                burst_queue=name + BURST_SUFFIX,
+                burst_queues={flavor.name: burst_queue(name, flavor.name) for flavor in fleet.burst_flavors},
+                window_queues={
+                    job_class.lower(): window_queue(name, job_class)
+                    for job_class, settings in fleet.classes.items()
+                    if settings.window is not None
+                },
+                quota=team.quota,
+                borrow=team.borrow,
+                lend=team.lend,
+                policy=team.policy,
                 max_burst_gpus=team.max_burst_gpus,
                 budget=team.budget,
             )
@@ -154,14 +220,20 @@ def agent_config(fleet: Fleet) -> AgentConfig:
                 max_wait=job_class.max_wait,
                 burst=job_class.burst,
                 expected_runtime=job_class.expected_runtime or fleet.burst.expected_runtime,
+                markets=job_class.markets,
+                window=job_class.window,
+                policy=job_class.policy,
             )
             for name, job_class in fleet.classes.items()
         },
         default_class=next(name.lower() for name, job_class in fleet.classes.items() if job_class.default),
         policy=fleet.burst.policy,
+        projects=fleet.projects,
+        data=_data(fleet),
         budget=fleet.burst.budget and Budget.model_validate(fleet.burst.budget.model_dump(exclude={"when_exhausted"})),
         interval=fleet.agent.interval,
         ledger=fleet.agent.ledger,
+        dry_run=fleet.agent.dry_run,
         replay_speed=fleet.agent.replay_speed,
     )
 
@@ -180,3 +252,16 @@ def parse(text: str) -> AgentConfig:
         yaml.YAMLError: when it is not YAML.
     """
     return AgentConfig.model_validate(yaml.safe_load(text))
+
+
+def _data(fleet: Fleet) -> DataConfig | None:
+    data = fleet.burst.data
+    if data is None:
+        return None
+    return DataConfig.model_validate(
+        {
+            "bandwidth": format_rate(link_rate(fleet.links[data.link])),
+            "max_staging": data.max_staging,
+            "usd_per_gb": data.usd_per_gb,
+        }
+    )

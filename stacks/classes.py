@@ -7,6 +7,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, StrictBool, model_validator
 
 from stacks.model import Model
+from stacks.policies import NeverBurst, WaitPolicy
 from stacks.quantities import PositiveDuration, Window
 
 Place = Literal["onprem", "spot", "on-demand", "reserved", "capacity-block", "flex-start"]
@@ -23,8 +24,13 @@ class JobClass(Model):
     """Longest wait before a job of this class may go to the cloud. It bounds whatever the burst policy computes;
     without it the policy alone decides."""
 
+    policy: WaitPolicy | None = None
+    """How long jobs of this class wait. It goes before the team's policy, but for a team's `never`.
+    Default: the team's policy, else the fleet's `burst.policy`."""
+
     window: Window | None = None
-    """When jobs of this class may start, e.g. `22:00-06:00 Europe/Berlin` or `Sat-Sun 00:00-24:00 UTC`.
+    """When jobs of this class may start, e.g. `22:00-06:00 Europe/Berlin` or `Sat-Sun 00:00-24:00 UTC`. Each team gets
+    a queue for it, `<team>-window-<class>`, which is held outside the window; what runs is left alone.
     Default: always."""
 
     markets: tuple[Place, ...] | None = None
@@ -50,6 +56,10 @@ class JobClass(Model):
             raise ValueError("markets: burst: never keeps the class on-prem; leave markets out, or change burst")
         if self.burst == "never" and self.max_wait is not None:
             raise ValueError("max_wait: has no effect with burst: never; leave it out")
+        if self.burst == "never" and self.policy is not None:
+            raise ValueError("policy: has no effect with burst: never; leave it out")
+        if isinstance(self.policy, NeverBurst):
+            raise ValueError("policy: never keeps the class on-prem; say burst: never instead")
         if self.markets == ("onprem",) and self.burst != "never":
             raise ValueError("markets: [onprem] keeps the class on-prem; say burst: never instead")
         return self

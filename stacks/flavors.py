@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from stacks.catalogue import catalogue
-from stacks.labels import FLAVOR_LABEL, GPU_RESOURCE
+from stacks.classes import Place
+from stacks.labels import FLAVOR_LABEL, GPU_LABEL, GPU_RESOURCE
 from stacks.pools import CloudPool, GkePool, OnPremPool, PartitionedPool, Pool
 
 
@@ -26,7 +27,7 @@ class Flavor:
     name: str
     gpu: str
     location: str
-    market: str | None
+    market: Place | None
     gpus: int
     gpus_per_node: int
     cpus: int
@@ -51,8 +52,8 @@ class Flavor:
 
     @property
     def node_labels(self) -> dict[str, str]:
-        """The label by which its nodes are found."""
-        return {FLAVOR_LABEL: self.name}
+        """The labels by which its nodes are found; a job may insist on the model."""
+        return {FLAVOR_LABEL: self.name, GPU_LABEL: catalogue().gpus[self.gpu].name}
 
 
 def flavor_name(pool: Pool) -> str:

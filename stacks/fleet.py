@@ -17,6 +17,7 @@ from stacks.clusters import Cluster
 from stacks.flavors import Flavor, flavor_name, flavors_of_pools
 from stacks.links import Link
 from stacks.model import Model
+from stacks.policies import NeverBurst
 from stacks.pools import CloudPool, OnPremPool, Pool
 from stacks.presets import PresetName
 from stacks.quantities import KubeName
@@ -24,7 +25,7 @@ from stacks.rules import RULES
 from stacks.scaling import Scaling
 from stacks.spot import Spot
 from stacks.targets import Targets
-from stacks.teams import Team
+from stacks.teams import Project, Team
 
 
 class Fleet(Model):
@@ -61,6 +62,9 @@ class Fleet(Model):
 
     teams: Annotated[dict[KubeName, Team], Field(min_length=1)]
     """Teams by name."""
+
+    projects: dict[KubeName, Project] = Field(default_factory=dict)
+    """Projects with a budget of their own, by name."""
 
     burst: Burst
     """The burst rule."""
@@ -128,13 +132,23 @@ class Fleet(Model):
 
     @cached_property
     def queued_flavors(self) -> tuple[Flavor, ...]:
-        """What a burst twin offers: the local flavors, then the cloud in the order it is tried."""
+        """What queues offer: the local flavors, then the cloud in the order it is tried, of which a twin has one."""
         return (*(flavor for flavor in self.flavors.values() if not flavor.cloud), *self.burst_flavors)
 
     @cached_property
     def queued_devices(self) -> tuple[str, ...]:
         """Every device that some flavor of the queues has, by resource name."""
         return tuple(sorted({name for flavor in self.queued_flavors for name in flavor.devices}))
+
+    def leaves(self, team: Team) -> bool:
+        """Whether any job of a team may go to the cloud."""
+        if isinstance(team.policy, NeverBurst):
+            return False
+        usual = team.policy or self.burst.policy
+        return any(
+            job_class.burst == "allowed" and not isinstance(job_class.policy or usual, NeverBurst)
+            for job_class in self.classes.values()
+        )
 
     @property
     def home_name(self) -> str:

@@ -28,6 +28,21 @@ TEAM_LABEL: Final = f"{PREFIX}/team"
 VERDICT_ANNOTATION: Final = f"{PREFIX}/verdict"
 """Workload annotation, written by the agent alone: the last decision about the job, as JSON."""
 
+VERDICT_CONDITION: Final = f"{PREFIX}/Burst"
+"""Workload condition, written by the agent alone: the verdict as a sentence, for people."""
+
+RECALL_ANNOTATION: Final = f"{PREFIX}/recall"
+"""Workload annotation, written by an administrator (`gpufleet recall`): take the job out of the cloud; its reason."""
+
+PROJECT_LABEL: Final = f"{PREFIX}/project"
+"""Pod template label, set by the user: the project of the fleet file whose budget pays as well."""
+
+DATA_SIZE_ANNOTATION: Final = f"{PREFIX}/data-size"
+"""Pod template annotation, set by the user: how much data must be copied to the cloud first, e.g. `200Gi`."""
+
+GPU_LABEL: Final = f"{PREFIX}/gpu"
+"""Node label: the GPU model, by its name in flavors. A job may select it (`nodeSelector`) to insist on a model."""
+
 EXPECTED_RUNTIME_ANNOTATION: Final = f"{PREFIX}/expected-runtime"
 """Pod template annotation, set by the user: how long the job is expected to run, e.g. `45m`."""
 
@@ -37,14 +52,23 @@ GATE_CONTROLLER: Final = f"{PREFIX}/burst-gate"
 GATE_NAME: Final = "gpufleet-burst-gate"
 """Name of our AdmissionCheck."""
 
-BURST_SUFFIX: Final = "-burst"
-"""What the name of a burst twin adds to the name of its queue. Team names may not end with it."""
+BURST_INFIX: Final = "-burst-"
+"""Stands between team and cloud flavor in the name of a burst twin, e.g. `vision-burst-h100-aws-spot`."""
+
+WINDOW_INFIX: Final = "-window-"
+"""Stands between team and class in the name of a LocalQueue whose class starts only in a window of time."""
 
 SYSTEM_NAMESPACE: Final = "gpufleet-system"
 """Namespace of the agent."""
 
 AGENT_NAME: Final = "gpufleet-router"
 """Name of the agent's Deployment, ServiceAccount, Lease and ConfigMap."""
+
+TOP_UPS_NAME: Final = "gpufleet-top-ups"
+"""ConfigMap beside the agent's: what administrators added to budgets, an entry each (runtime.cost.topups)."""
+
+FORECAST_NAME: Final = "gpufleet-forecast"
+"""ConfigMap in each team's namespace, written by the agent: when its jobs are expected to start."""
 
 QUEUE_LABEL: Final = "kueue.x-k8s.io/queue-name"
 """Kueue's own label: the LocalQueue of a job."""
@@ -62,3 +86,13 @@ MANAGED_BY_LABEL: Final = "app.kubernetes.io/managed-by"
 """Set to `gpufleet` on every object we create; a GitOps tool can leave these objects alone by it."""
 
 MANAGED_BY: Final = "gpufleet"
+
+
+def burst_queue(team: str, flavor: str) -> str:
+    """Name of the burst twin, LocalQueue and ClusterQueue alike, that sends a team's jobs to one cloud flavor."""
+    return f"{team}{BURST_INFIX}{flavor}"
+
+
+def window_queue(team: str, job_class: str) -> str:
+    """Name of the LocalQueue for a team's jobs of a class that starts only in a window of time."""
+    return f"{team}{WINDOW_INFIX}{job_class.lower()}"

@@ -6,7 +6,7 @@ Source of the limits: AWS Site-to-Site VPN and Google HA VPN documentation; `ter
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self, assert_never
 
 from pydantic import Field, model_validator
 
@@ -150,3 +150,23 @@ class ExistingLink(Model):
 
 Link = Annotated[AwsVpn | GcpVpn | CloudPair | ExistingLink, Field(discriminator="kind")]
 """One link, told apart by `kind`."""
+
+
+_STANDARD_TUNNEL: Final = 1_250_000_000
+_LARGE_TUNNEL: Final = 5_000_000_000
+_GCP_TUNNEL: Final = 2_800_000_000  # 250,000 packets/s at an MTU of 1,460
+
+
+def link_rate(link: Link) -> int:
+    """What a link carries for one flow, in bits per second: one tunnel of a VPN, since a flow never uses two."""
+    match link:
+        case ExistingLink():
+            return link.bandwidth
+        case AwsVpn():
+            return _LARGE_TUNNEL if link.bandwidth == "large" else _STANDARD_TUNNEL
+        case GcpVpn():
+            return _GCP_TUNNEL
+        case CloudPair():
+            return _STANDARD_TUNNEL
+        case _:
+            assert_never(link)

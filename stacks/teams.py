@@ -6,22 +6,32 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from stacks.labels import BURST_SUFFIX, SYSTEM_NAMESPACE
+from stacks.labels import BURST_INFIX, SYSTEM_NAMESPACE, WINDOW_INFIX
 from stacks.model import Model
-from stacks.quantities import GpuCount, KubeName, Usd
+from stacks.policies import WaitPolicy
+from stacks.quantities import GpuCount, KubeName, Percentage, TimeZone, Usd
 
 _SYSTEM_NAMESPACES = frozenset({"default", "kueue-system", SYSTEM_NAMESPACE})
-_LONGEST_NAME = 63 - len(BURST_SUFFIX)  # the twin's name must fit into a label value
 
 
 class Budget(Model):
-    """What may be spent on cloud GPUs in a calendar day and month, counted in UTC."""
+    """What may be spent on cloud GPUs in a calendar day, week and month of the budget's own time zone."""
 
     monthly: Usd | None = None
     """Most that may be spent in a calendar month. Default: no monthly limit."""
 
+    weekly: Usd | None = None
+    """Most that may be spent in a calendar week, Monday to Sunday. Default: no weekly limit."""
+
     daily: Usd | None = None
     """Most that may be spent in a calendar day. Default: no daily limit."""
+
+    time_zone: TimeZone = "UTC"
+    """Where days, weeks and months begin, e.g. `Europe/Berlin`."""
+
+    thresholds: Annotated[tuple[Percentage, ...], Field(max_length=10)] = (0.5, 0.8, 1.0)
+    """Shares of each limit, ascending, ten at most, at which an event is written and a metric turns 1.
+    Default: 50%, 80%, 100%."""
 
     kind: Literal["hard", "soft"] = "hard"
     """`hard`: commits the ceiling price for a job's enforced longest run time before it starts, so that committed and
@@ -32,8 +42,16 @@ class Budget(Model):
 
     @model_validator(mode="after")
     def _some_limit(self) -> Self:
-        if self.monthly is None and self.daily is None:
-            raise ValueError("a budget needs monthly or daily (e.g. monthly: 20000 USD); leave it out for no limit")
+        if self.monthly is None and self.weekly is None and self.daily is None:
+            raise ValueError(
+                "a budget needs monthly, weekly or daily (e.g. monthly: 20000 USD); leave it out for no limit"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _thresholds_ascend(self) -> Self:
+        if list(self.thresholds) != sorted(set(self.thresholds)) or 0 in self.thresholds:
+            raise ValueError("thresholds: must ascend from above 0%, each once, e.g. [50%, 80%, 100%]")
         return self
 
 
@@ -42,6 +60,19 @@ class FleetBudget(Budget):
 
     when_exhausted: Literal["local-only"] = "local-only"
     """What happens when it is used up: no new job goes to the cloud; what runs there is left alone."""
+
+
+class Project(Model):
+    """A piece of work with money of its own, within a team or across teams.
+
+    A job says so with the pod template label `gpufleet.dev/project`. The budgets of fleet, team and project all apply.
+    """
+
+    budget: Budget
+    """What the project may spend on cloud GPUs."""
+
+    teams: Annotated[tuple[KubeName, ...], Field(min_length=1)] | None = None
+    """Teams whose jobs may name it. Default: every team."""
 
 
 class Team(Model):
@@ -66,6 +97,10 @@ class Team(Model):
     max_burst_gpus: GpuCount | None = None
     """Most cloud GPUs that the team may hold at once. Default: the pools' own limits."""
 
+    policy: WaitPolicy | None = None
+    """How long the team's jobs wait, where their class has no policy of its own. `{kind: never}` keeps the team local
+    whatever a class says. Default: the fleet's `burst.policy`."""
+
     budget: Budget | None = None
     """What the team may spend on cloud GPUs. Default: only the fleet's budget limits it."""
 
@@ -84,7 +119,6 @@ def check_team_name(name: str, team: Team) -> None:
     namespace = team.namespace or name
     if namespace.startswith("kube-") or namespace in _SYSTEM_NAMESPACES:
         raise ValueError(f"namespace {namespace} belongs to the system; give the team one of its own")
-    if len(name) > _LONGEST_NAME:
-        raise ValueError(f"a team's name has at most {_LONGEST_NAME} characters; {name} has {len(name)}")
-    if name.endswith(BURST_SUFFIX):
-        raise ValueError(f"a name may not end with '{BURST_SUFFIX}', which names burst twins")
+    for infix in (BURST_INFIX, WINDOW_INFIX):
+        if infix in f"{name}-":
+            raise ValueError(f"a name may not contain '{infix}' or end with '{infix[:-1]}', which name queues of ours")

@@ -33,14 +33,22 @@ class _WithDefaultsAsWritten(GenerateJsonSchema):
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
         written = super().default_schema(schema)
-        inner: Any = schema["schema"]
-        while "serialization" not in inner and "schema" in inner:  # validators wrap the type that is written
-            inner = inner["schema"]
-        serialization = inner.get("serialization")
-        if "default" in written and serialization and serialization["type"] == "function-plain":
-            value = schema["default"]
-            written["default"] = value if isinstance(value, str | None) else serialization["function"](value)
+        if "default" in written:
+            written["default"] = _as_written(schema["default"], schema["schema"], written["default"])
         return written
+
+
+def _as_written(value: Any, schema: Any, otherwise: Any) -> Any:
+    """A default, or each item of one, as its type is written; `otherwise` for types that write themselves."""
+    while "serialization" not in schema and "schema" in schema:  # validators wrap the type that is written
+        schema = schema["schema"]
+    serialization = schema.get("serialization")
+    if serialization and serialization["type"] == "function-plain":
+        return value if isinstance(value, str | None) else serialization["function"](value)
+    if schema["type"] == "tuple" and "variadic_item_index" in schema and isinstance(value, tuple):
+        [item] = schema["items_schema"]
+        return [_as_written(one, item, plain) for one, plain in zip(value, otherwise, strict=True)]
+    return otherwise
 
 
 def fleet_schema() -> Schema:

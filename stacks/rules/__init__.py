@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stacks.rules import advice, clusters, naming, network, supply
+from stacks.rules import advice, budgets, clusters, naming, network, supply
 from stacks.rules.rule import Rule, RuleProblem
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -37,7 +37,9 @@ RULES: Final[tuple[Rule, ...]] = (
     supply.quotas_fit_the_supply,
     supply.classes_have_somewhere_to_run,
     supply.schedules_start_what_a_cloud_pool_has,
+    budgets.projects_name_known_teams,
     naming.team_names_are_legal,
+    naming.queue_names_fit_a_label,
     naming.exactly_one_class_is_the_default,
     naming.class_names_are_legal,
     naming.the_image_is_pinned,
@@ -47,9 +49,10 @@ RULES: Final[tuple[Rule, ...]] = (
 """What makes a file wrong."""
 
 WARNINGS: Final[tuple[Rule, ...]] = (
-    advice.the_fleet_has_a_budget,
-    advice.team_budgets_can_be_reached,
-    advice.daily_limits_can_be_reached,
+    budgets.the_fleet_has_a_budget,
+    budgets.budgets_within_the_fleet_can_be_reached,
+    budgets.limits_of_shorter_periods_can_be_reached,
+    budgets.teams_that_stay_local_have_no_limits,
     advice.instance_types_are_in_the_catalogue,
     advice.every_local_gpu_has_an_owner,
     advice.every_cluster_has_pools,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, assert_never
 
 from stacks import presets
-from stacks.burst import ConstantWait
 from stacks.flavors import flavor_name
-from stacks.links import CloudPair
+from stacks.links import CloudPair, ExistingLink
+from stacks.policies import AlwaysBurst, ComputeWait, ConstantWait, NeverBurst, PerGpuWait
 from stacks.pools import InstancePool
 from stacks.quantities import format_duration, format_usd
 from stacks.rules.rule import RuleProblem
@@ -21,34 +22,6 @@ _LATER: Final = "is checked but has no effect in this version of gpufleet"
 
 _FAR_ABOVE: Final = 3  # times the list price; on-demand prices of one model differ less between regions
 _FAR_BELOW: Final = Decimal("0.1")  # spot has been seen at a tenth of the list price, not below
-
-
-def the_fleet_has_a_budget(fleet: Fleet) -> Iterator[RuleProblem]:
-    """Without any limit a queue that grows overnight may cost anything."""
-    if fleet.burst.budget is None and any(team.budget is None for team in fleet.teams.values()):
-        free = next(name for name, team in fleet.teams.items() if team.budget is None)
-        reason = f"neither the fleet nor team {free} has a budget, so nothing limits its spending; set burst.budget"
-        yield RuleProblem(("burst",), None, reason)
-
-
-def team_budgets_can_be_reached(fleet: Fleet) -> Iterator[RuleProblem]:
-    """A team's limit above the fleet's limits nothing."""
-    whole = fleet.burst.budget
-    for name, team in fleet.teams.items():
-        for period in ("monthly", "daily"):
-            limit, most = getattr(team.budget, period, None), getattr(whole, period, None)
-            if limit is not None and most is not None and limit > most:
-                reason = f"is more than the whole fleet's {period} {format_usd(most)}, so it limits nothing"
-                yield RuleProblem(("teams", name, "budget", period), str(limit), reason)
-
-
-def daily_limits_can_be_reached(fleet: Fleet) -> Iterator[RuleProblem]:
-    """A day's limit above the month's limits nothing."""
-    budgets = [(("burst", "budget"), fleet.burst.budget)]
-    for path, budget in [*budgets, *((("teams", name, "budget"), team.budget) for name, team in fleet.teams.items())]:
-        if budget and budget.monthly is not None and budget.daily is not None and budget.daily > budget.monthly:
-            reason = f"is more than monthly, {format_usd(budget.monthly)}, so it limits nothing"
-            yield RuleProblem((*path, "daily"), str(budget.daily), reason)
 
 
 def instance_types_are_in_the_catalogue(fleet: Fleet) -> Iterator[RuleProblem]:
@@ -132,13 +105,32 @@ def every_team_gets_slices(fleet: Fleet) -> Iterator[RuleProblem]:
 
 
 def waits_are_within_the_bounds_of_the_policy(fleet: Fleet) -> Iterator[RuleProblem]:
-    """A class's longest wait above the policy's bounds nothing."""
-    policy = fleet.burst.policy
-    longest = policy.wait if isinstance(policy, ConstantWait) else policy.bounds[1]
+    """A class's longest wait above that of every policy its jobs may have bounds nothing."""
+    of_teams = [team.policy or fleet.burst.policy for team in fleet.teams.values()]
     for name, job_class in fleet.classes.items():
-        if job_class.max_wait is not None and job_class.max_wait > longest:
-            reason = f"is longer than the {format_duration(longest)} that the burst policy waits, so it bounds nothing"
-            yield RuleProblem(("classes", name, "max_wait"), format_duration(job_class.max_wait), reason)
+        policies, whose = ([job_class.policy], "its policy") if job_class.policy else (of_teams, "the burst policy")
+        waits = [_longest_wait(policy) for policy in policies if not isinstance(policy, NeverBurst)]
+        if job_class.max_wait is None or any(job_class.max_wait <= wait for wait in waits):
+            continue
+        if not waits:
+            reason = "bounds nothing, as the burst policy is never"
+        elif not max(waits):
+            reason = f"bounds nothing, as {whose} is always"
+        else:
+            reason = f"is longer than the {format_duration(max(waits))} that {whose} waits, so it bounds nothing"
+        yield RuleProblem(("classes", name, "max_wait"), format_duration(job_class.max_wait), reason)
+
+
+def _longest_wait(policy: ConstantWait | PerGpuWait | ComputeWait | AlwaysBurst) -> timedelta:
+    match policy:
+        case ConstantWait():
+            return policy.wait
+        case PerGpuWait() | ComputeWait():
+            return policy.bounds[1]
+        case AlwaysBurst():
+            return timedelta(0)
+        case _:
+            assert_never(policy)
 
 
 def pools_of_a_flavor_stand_together(fleet: Fleet) -> Iterator[RuleProblem]:
@@ -152,17 +144,17 @@ def pools_of_a_flavor_stand_together(fleet: Fleet) -> Iterator[RuleProblem]:
 
 def settings_have_an_effect(fleet: Fleet) -> Iterator[RuleProblem]:
     """Settings that this version checks and nothing carries out yet."""
-    for name, job_class in fleet.classes.items():
-        for field in ("window", "markets"):
-            if getattr(job_class, field) is not None:
-                yield RuleProblem(("classes", name, field), None, _LATER)
-    for section in ("links", "scaling"):
-        for name in getattr(fleet, section):
-            yield RuleProblem((section, name), None, _LATER)
+    crossed = fleet.burst.data.link if fleet.burst.data else None
+    for name, link in fleet.links.items():
+        if name != crossed:
+            yield RuleProblem(("links", name), None, _LATER)
+        elif not isinstance(link, ExistingLink):
+            reason = "counts in the estimates of burst.data, but this version of gpufleet does not make the link"
+            yield RuleProblem(("links", name), None, reason)
+    for name in fleet.scaling:
+        yield RuleProblem(("scaling", name), None, _LATER)
     for name in fleet.capacity.schedule:
         yield RuleProblem(("capacity", "schedule", name), None, _LATER)
-    if fleet.burst.data is not None:
-        yield RuleProblem(("burst", "data"), None, _LATER)
     if fleet.preset != "balanced":
         reason = "fills spot, capacity and targets too, which have no effect in this version; the burst policy has"
         yield RuleProblem(("preset",), fleet.preset, reason)

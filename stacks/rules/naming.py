@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from stacks.agent import ObjectStoreLedger, VolumeLedger
 from stacks.clusters import ExistingCluster
+from stacks.flavors import flavor_name
+from stacks.labels import burst_queue, window_queue
+from stacks.pools import BrokerPool
 from stacks.quantities import parse_kube_name
 from stacks.rules.rule import RuleProblem
 from stacks.teams import check_team_name
@@ -14,9 +17,11 @@ from stacks.teams import check_team_name
 if TYPE_CHECKING:
     from stacks.fleet import Fleet
 
+_LONGEST_LABEL_VALUE: Final = 63
+
 
 def team_names_are_legal(fleet: Fleet) -> Iterator[RuleProblem]:
-    """No team name collides with a burst twin's, and no two teams share a namespace."""
+    """No team name collides with a queue's of ours, and no two teams share a namespace."""
     owner: dict[str, str] = {}
     for name, team in fleet.teams.items():
         try:
@@ -28,6 +33,24 @@ def team_names_are_legal(fleet: Fleet) -> Iterator[RuleProblem]:
             reason = f"namespace {namespace} is team {owner[namespace]}'s already; give each team its own"
             yield RuleProblem(("teams", name), namespace, reason)
         owner.setdefault(namespace, name)
+
+
+def queue_names_fit_a_label(fleet: Fleet) -> Iterator[RuleProblem]:
+    """A job names its queue in a label, and queues join the name of a team with that of a flavor or a class."""
+    pools = [fleet.pools[name] for name in fleet.burst.order if name in fleet.cloud_pools]
+    flavors = {flavor_name(pool): " or the provider" if isinstance(pool, BrokerPool) else "" for pool in pools}
+    windows = {name: " or the class" for name, job_class in fleet.classes.items() if job_class.window is not None}
+    for team in fleet.teams:
+        for what, names, queue_of in (("flavor", flavors, burst_queue), ("class", windows, window_queue)):
+            name = max(names, key=len, default="")
+            length = len(queue_of(team, name))
+            excess = length - _LONGEST_LABEL_VALUE
+            if name and excess > 0:
+                reason = (
+                    f"its queue for {what} {name} would have a name of {length} characters, and a label takes "
+                    f"{_LONGEST_LABEL_VALUE}; take {excess} off the name of the team{names[name]}"
+                )
+                yield RuleProblem(("teams", team), team, reason)
 
 
 def exactly_one_class_is_the_default(fleet: Fleet) -> Iterator[RuleProblem]:

@@ -307,3 +307,9 @@ def test_the_catalogue_is_offered() -> None:
     assert "p5.48xlarge" in types
     assert "a3-highgpu-8g" in machines
     assert not set(types) & set(machines)
+
+
+def test_a_default_that_is_a_list_is_written_as_it_could_stand_in_the_file() -> None:
+    budget = fleet_schema()["$defs"]["Budget"]
+
+    assert budget["properties"]["thresholds"]["default"] == ["50%", "80%", "100%"]

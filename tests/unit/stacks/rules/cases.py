@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from stacks.rules import Rule, advice, clusters, naming, network, supply
+from stacks.rules import Rule, advice, budgets, clusters, naming, network, supply
 
 REMOVED: Final = object()
 
@@ -88,6 +88,7 @@ LENT: Final[dict[str, Any]] = {
     "max_gpus": 8,
     "usd_per_gpu_hour": 2,
 }
+LONG: Final = "a-team-with-a-name-that-is-far-too-long"
 PREWARM: Final[dict[str, Any]] = {"pool": "od", "gpus": 8, "at": "08:00", "for": "10h"}
 VPN: Final[dict[str, Any]] = deepcopy(ORDINARY["links"]["office"])
 
@@ -318,11 +319,25 @@ RULE_CASES: Final = (
         {"capacity": {"schedule": {"mornings": PREWARM}}},
     ),
     Case(
+        budgets.projects_name_known_teams,
+        {"projects.grant": {"teams": ["vision", "vison"], "budget": {"weekly": "10 USD"}}},
+        "projects.grant.teams.1",
+        "no such team; did you mean vision?",
+        {"projects.grant": {"teams": ["vision"], "budget": {"weekly": "10 USD"}}},
+    ),
+    Case(
         naming.team_names_are_legal,
         {"teams.nlp-burst": {"quota": {}}},
         "teams.nlp-burst",
-        "burst twins",
+        "queues of ours",
         {"teams.nlp-bursts": {"quota": {}}},
+    ),
+    Case(
+        naming.queue_names_fit_a_label,
+        {f"teams.{LONG}": {"quota": {}}},
+        f"teams.{LONG}",
+        "for flavor h100-aws-on-demand would have a name of 64 characters, and a label takes 63; take 1 off the name of the",
+        {f"teams.{LONG[:-1]}": {"quota": {}}},
     ),
     Case(
         naming.exactly_one_class_is_the_default,
@@ -362,23 +377,31 @@ RULE_CASES: Final = (
 
 WARNING_CASES: Final = (
     Case(
-        advice.the_fleet_has_a_budget,
+        budgets.the_fleet_has_a_budget,
         {"burst.budget": REMOVED, "teams.nlp.budget": REMOVED},
         "burst",
         "team nlp",
-        {"burst.budget": REMOVED},
+        {"burst.budget": REMOVED, "teams.nlp.budget": REMOVED, "teams.nlp.policy": {"kind": "never"}},
     ),
     Case(
-        advice.team_budgets_can_be_reached,
+        budgets.budgets_within_the_fleet_can_be_reached,
         {"teams.nlp.budget": {"monthly": "300 USD"}},
         "teams.nlp.budget.monthly",
         "more than the whole fleet's monthly $200.00",
     ),
     Case(
-        advice.daily_limits_can_be_reached,
-        {"teams.nlp.budget": {"monthly": "30 USD", "daily": "40 USD"}},
+        budgets.limits_of_shorter_periods_can_be_reached,
+        {"teams.nlp.budget": {"weekly": "30 USD", "daily": "40 USD"}},
         "teams.nlp.budget.daily",
-        "more than monthly, $30.00",
+        "more than weekly, $30.00",
+        {"teams.nlp.budget": {"weekly": "30 USD", "daily": "30 USD"}},
+    ),
+    Case(
+        budgets.teams_that_stay_local_have_no_limits,
+        {"teams.nlp.policy": {"kind": "never"}},
+        "teams.nlp.budget",
+        "the team's policy is never",
+        {"teams.nlp.policy": {"kind": "never"}, "teams.nlp.budget": REMOVED},
     ),
     Case(
         advice.instance_types_are_in_the_catalogue,
@@ -447,12 +470,11 @@ WARNING_CASES: Final = (
 NOTICE_CASES: Final = (
     Case(
         advice.settings_have_an_effect,
-        {"classes.P1.window": "22:00-06:00 UTC", "links": REMOVED, "clusters.use.hybrid": REMOVED, "pools.rack": REMOVED,
-         "teams.vision.quota": {}, "teams.nlp.quota": {}},
-        "classes.P1.window",
-        "has no effect",
-        {"links": REMOVED, "clusters.use.hybrid": REMOVED, "pools.rack": REMOVED, "teams.vision.quota": {},
-         "teams.nlp.quota": {}},
+        {"burst.data": {"link": "office", "max_staging": "1h"}},
+        "links.office",
+        "does not make the link",
+        {"links.office": {"kind": "existing", "cluster": "use", "bandwidth": "1 Gbps", "cidrs": ["10.200.0.0/15"]},
+         "burst.data": {"link": "office", "max_staging": "1h"}},
     ),
 )  # fmt: skip
 
