@@ -13,7 +13,8 @@ import sys
 from runtime import health, logs
 from runtime.errors import SettingsError
 from runtime.kube import connect
-from runtime.loop import Agent, read_cluster
+from runtime.loop import Agent
+from runtime.origin import read_cluster
 from runtime.settings import Settings, load
 
 STOP_SECONDS = 4.0

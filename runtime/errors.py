@@ -32,7 +32,11 @@ class KubeError(AgentError):
 
 
 class Unreachable(KubeError):
-    """No answer, or an answer that says "later"."""
+    """No answer, or an answer that says "later": after `retry_after` seconds, where the server named a time."""
+
+    def __init__(self, message: str, retry_after: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after = retry_after
 
 
 class Expired(KubeError):

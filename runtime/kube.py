@@ -1,133 +1,87 @@
 """The cluster, as far as the agent and the command line touch it: the only importer of the Kubernetes client.
 
-Reads give plain dictionaries as the API server sent them; writes are one method for each thing the agent may change,
-so that its rights can be read off this file. Connection, certificates and tokens are lightkube's; requests and watches
-are made here, because its watch loop raises out of a refused reconnect, and because objects that are reduced at once
-need no typed copy. Nothing here retries, caches or decides.
+Reads are runtime.api's; writes are one method for each thing the agent may change, so that its rights can be read off
+this file. Connection, certificates and tokens are lightkube's. Nothing here retries, caches or decides.
 
-Every error that leaves this module is a runtime.errors.KubeError.
+Every error that leaves this module is a runtime.errors.KubeError, but for a SettingsError of `connect`.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import quote
 
 import httpx2
 from lightkube.config.client_adapter import AsyncClient, ConnectionParams
 from lightkube.config.kubeconfig import SERVICE_ACCOUNT, KubeConfig
 from lightkube.core.exceptions import ConfigError
 
+from runtime.api import REQUEST_TIMEOUT, Api
 from runtime.clock import format_time
 from runtime.errors import SettingsError
-from runtime.wire import Raw, lines, raise_refusal, to_event, to_object, wrapped
-from stacks.labels import AGENT_NAME, QUEUE_LABEL, VERDICT_ANNOTATION
+from runtime.resource import (
+    ADMISSION_CHECKS,
+    CLUSTER_QUEUES,
+    CONFIG_MAPS,
+    EVENTS,
+    JOBS,
+    LEASES,
+    LOCAL_QUEUES,
+    NAMESPACES,
+    NODES,
+    PODS,
+    RESOURCE_FLAVORS,
+    WORKLOADS,
+    Resource,
+    job_resource,
+)
+from runtime.wire import Raw
+from stacks.labels import AGENT_NAME, QUEUE_LABEL, RECALL_ANNOTATION, VERDICT_ANNOTATION
 
-PAGE_SIZE: Final = 500
-"""Objects in one page of a list: about 2 MB of Workloads, the same as client-go's pager."""
+__all__ = [
+    "ADMISSION_CHECKS",
+    "CLUSTER_QUEUES",
+    "CONFIG_MAPS",
+    "EVENTS",
+    "JOBS",
+    "LEASES",
+    "LOCAL_QUEUES",
+    "NAMESPACES",
+    "NODES",
+    "PODS",
+    "REQUEST_TIMEOUT",
+    "RESOURCE_FLAVORS",
+    "WORKLOADS",
+    "Kube",
+    "Resource",
+    "connect",
+    "job_resource",
+]
 
-REQUEST_TIMEOUT: Final = httpx2.Timeout(10.0)
-WATCH_SILENCE_SECONDS: Final = 150.0
-"""A watch is dead after this long without a line; the API server sends a bookmark about once a minute."""
-
-_MERGE: Final = "application/merge-patch+json"
-_APPLY: Final = "application/apply-patch+yaml"
 _MESSAGE_LIMIT: Final = 32_768
 """Most characters of an AdmissionCheck state's message (Kueue v1beta2)."""
 
 
-@dataclass(frozen=True, slots=True)
-class Resource:
-    """Where a kind of object lives: `batch/v1` `jobs`, or `v1` `namespaces`."""
-
-    version: str
-    plural: str
-
-    def path(self, namespace: str | None = None, name: str | None = None, subresource: str | None = None) -> str:
-        """The URL path of one object, or of the collection where `name` is None."""
-        parts = ["apis" if "/" in self.version else "api", *self.version.split("/")]
-        if namespace is not None:
-            parts += ["namespaces", namespace]
-        parts += [part for part in (self.plural, name, subresource) if part is not None]
-        return "/" + "/".join(quote(part, safe="") for part in parts)
-
-
-NAMESPACES: Final = Resource("v1", "namespaces")
-JOBS: Final = Resource("batch/v1", "jobs")
-WORKLOADS: Final = Resource("kueue.x-k8s.io/v1beta2", "workloads")
-ADMISSION_CHECKS: Final = Resource("kueue.x-k8s.io/v1beta2", "admissionchecks")
-LEASES: Final = Resource("coordination.k8s.io/v1", "leases")
-EVENTS: Final = Resource("events.k8s.io/v1", "events")
-
-
-class Kube:
+class Kube(Api):
     """One connection to one cluster. Use `connect()`; close with `aclose()` or `async with`."""
 
     def __init__(self, client: httpx2.AsyncClient, field_manager: str = AGENT_NAME) -> None:
-        self._client = client
-        self._field_manager = field_manager
+        # The client reads its token anew from time to time, and says in its own way that it cannot.
+        super().__init__(client, field_manager, ConfigError)
 
-    async def __aenter__(self) -> Kube:
-        return self
+    async def set_queue(self, resource: Resource, namespace: str, name: str, queue: str) -> None:
+        """Move a job of any kind to another LocalQueue of its namespace, by its label alone."""
+        await self.merge(resource, namespace, name, {"metadata": {"labels": {QUEUE_LABEL: queue}}})
 
-    async def __aexit__(self, *_: object) -> None:
-        await self.aclose()
+    async def hold_local_queue(self, namespace: str, name: str, held: bool) -> None:
+        """Let no job of a LocalQueue start, or let them start again; what runs goes on."""
+        await self.merge(LOCAL_QUEUES, namespace, name, {"spec": {"stopPolicy": "Hold" if held else "None"}})
 
-    async def aclose(self) -> None:
-        """Close every connection."""
-        await self._client.aclose()
-
-    async def get(self, resource: Resource, name: str, namespace: str | None = None) -> Raw:
-        """Read one object."""
-        return await self._send("GET", resource.path(namespace, name))
-
-    async def pages(
-        self, resource: Resource, namespace: str | None = None, labels: str | None = None
-    ) -> AsyncIterator[tuple[list[Raw], str]]:
-        """List a collection page by page; each page comes with the resource version of the whole list."""
-        params = {"limit": str(PAGE_SIZE)} | ({"labelSelector": labels} if labels else {})
-        while True:
-            page = await self._send("GET", resource.path(namespace), params=params)
-            metadata = page.get("metadata") or {}
-            yield page.get("items") or [], str(metadata.get("resourceVersion", ""))
-            if not metadata.get("continue"):
-                return
-            params["continue"] = metadata["continue"]
-
-    async def list(self, resource: Resource, namespace: str | None = None, labels: str | None = None) -> list[Raw]:
-        """List a whole collection; for collections that may be large, read `pages`."""
-        return [item async for items, _ in self.pages(resource, namespace, labels) for item in items]
-
-    async def watch(self, resource: Resource, version: str, lifetime_seconds: int) -> AsyncIterator[tuple[str, Raw]]:
-        """Follow a collection from a resource version: (ADDED | MODIFIED | DELETED | BOOKMARK, object).
-
-        It ends after `lifetime_seconds`, or earlier when the server likes.
-        """
-        params = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "timeoutSeconds": str(lifetime_seconds),
-        }
-        timeout = httpx2.Timeout(REQUEST_TIMEOUT.connect, read=WATCH_SILENCE_SECONDS)
-        async with (
-            wrapped(f"watching {resource.plural}", ConfigError),
-            self._client.stream("GET", resource.path(), params=params, timeout=timeout) as response,
-        ):
-            if response.is_error:
-                await response.aread()
-                raise_refusal(response, f"watching {resource.plural}")
-            async for line in lines(response):
-                yield to_event(line, f"watching {resource.plural}")
-
-    async def set_job_queue(self, namespace: str, name: str, queue: str) -> None:
-        """Move a Job to another LocalQueue of its namespace, by its label alone."""
-        await self._merge(JOBS.path(namespace, name), {"metadata": {"labels": {QUEUE_LABEL: queue}}})
+    async def patch_config_map(self, namespace: str, name: str, data: Mapping[str, str | None]) -> None:
+        """Set these entries of a ConfigMap, and remove those whose text is None."""
+        await self.merge(CONFIG_MAPS, namespace, name, {"data": dict(data)})
 
     async def patch_workload(
         self,
@@ -135,22 +89,27 @@ class Kube:
         name: str,
         *,
         verdict: str | None = None,
-        clear_verdict: bool = False,
+        clear_marks: bool = False,
         resource_version: str | None = None,
-        **spec: str | bool,
-    ) -> None:
-        """Change, in one patch, a Workload's verdict annotation and of its spec `active` and `queueName`.
+        queue: str | None = None,
+        active: bool | None = None,
+    ) -> Raw:
+        """Change, in one patch, a Workload's verdict annotation, its queue, and whether it is active.
+
+        `clear_marks` takes away an administrator's wish for a recall, and the verdict unless another is given.
+        Returns the Workload as it is now.
 
         Raises:
             Conflict: when a resource version is given and the Workload has changed since.
         """
+        spec = {name: value for name, value in (("queueName", queue), ("active", active)) if value is not None}
         body: Raw = {"spec": spec} if spec else {}
         metadata: Raw = {"resourceVersion": resource_version} if resource_version else {}
-        if verdict is not None or clear_verdict:
-            metadata["annotations"] = {VERDICT_ANNOTATION: verdict}
+        if verdict is not None or clear_marks:
+            metadata["annotations"] = {VERDICT_ANNOTATION: verdict} | ({RECALL_ANNOTATION: None} if clear_marks else {})
         if metadata:
             body["metadata"] = metadata
-        await self._merge(WORKLOADS.path(namespace, name), body)
+        return await self.merge(WORKLOADS, namespace, name, body)
 
     async def answer_gate(
         self, namespace: str, name: str, *, check: str, message: str, resource_version: str, now: float
@@ -168,7 +127,16 @@ class Kube:
             "message": message[:_MESSAGE_LIMIT],
             "lastTransitionTime": format_time(now),
         }
-        await self._apply(WORKLOADS, namespace, name, {"admissionChecks": [entry]}, resource_version)
+        await self.apply(WORKLOADS, namespace, name, {"admissionChecks": [entry]}, resource_version)
+
+    async def write_condition(self, namespace: str, name: str, condition: Raw) -> None:
+        """Set one condition of a Workload, and leave everything else of its status alone.
+
+        Server-side apply takes away what the same manager applied before and leaves out now, so this has a manager of
+        its own: under that of `answer_gate` either would remove what the other wrote.
+        """
+        manager = f"{self._field_manager}-verdict"
+        await self.apply(WORKLOADS, namespace, name, {"conditions": [condition]}, None, manager)
 
     async def activate_check(self, name: str, generation: int, now: float) -> None:
         """Tell Kueue that somebody answers this AdmissionCheck. There is no way back on purpose: a check that is not
@@ -182,51 +150,19 @@ class Kube:
             "observedGeneration": generation,
             "lastTransitionTime": format_time(now),
         }
-        await self._apply(ADMISSION_CHECKS, None, name, {"conditions": [condition]}, None)
+        await self.apply(ADMISSION_CHECKS, None, name, {"conditions": [condition]}, None)
 
     async def create_lease(self, namespace: str, body: Raw) -> Raw:
         """Create a Lease; Conflict when somebody was faster."""
-        return await self._send("POST", LEASES.path(namespace), body=body)
+        return await self.send("POST", LEASES.path(namespace), body=body)
 
     async def replace_lease(self, namespace: str, name: str, body: Raw) -> Raw:
         """Replace a Lease that has not changed since it was read."""
-        return await self._send("PUT", LEASES.path(namespace, name), body=body)
+        return await self.send("PUT", LEASES.path(namespace, name), body=body)
 
     async def create_event(self, namespace: str, body: Raw) -> None:
         """Write an Event (events.k8s.io/v1)."""
-        await self._send("POST", EVENTS.path(namespace), body=body)
-
-    async def _merge(self, path: str, body: Raw) -> None:
-        await self._send("PATCH", path, body=body, content_type=_MERGE)
-
-    async def _apply(
-        self, resource: Resource, namespace: str | None, name: str, status: Raw, resource_version: str | None
-    ) -> None:
-        kind = {WORKLOADS: "Workload", ADMISSION_CHECKS: "AdmissionCheck"}[resource]
-        metadata = {"name": name} | ({"namespace": namespace} if namespace else {})
-        metadata |= {"resourceVersion": resource_version} if resource_version else {}
-        body = {"apiVersion": resource.version, "kind": kind, "metadata": metadata, "status": status}
-        path = resource.path(namespace, name, "status")
-        await self._send("PATCH", path, body=body, content_type=_APPLY, params={"force": "true"})
-
-    async def _send(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Raw | None = None,
-        params: Mapping[str, str] | None = None,
-        content_type: str = "application/json",
-    ) -> Raw:
-        parameters = dict(params or {}) | ({"fieldManager": self._field_manager} if body is not None else {})
-        content = None if body is None else json.dumps(body)
-        async with wrapped(f"{method} {path}", ConfigError):
-            response = await self._client.request(
-                method, path, params=parameters, content=content, headers={"Content-Type": content_type}
-            )
-            if response.is_error:
-                raise_refusal(response, f"{method} {path}")
-            return to_object(response.content)
+        await self.send("POST", EVENTS.path(namespace), body=body)
 
 
 def connect(environment: Mapping[str, str] = os.environ) -> Kube:

@@ -1,8 +1,14 @@
 """Leader election on one Lease: only its holder writes, the others keep their caches warm.
 
-The semantics are client-go's. A holder renews every `retry`; one that could not renew for two thirds of the duration
-stops leading before anyone else may start. Whether another holder is dead is judged by how long its record has not
-changed on our own clock, so clocks need not agree. A holder that finds its own identity in the Lease takes it at once:
+The semantics are client-go's, four times as fast: with 4 s a leader that dies without a word is followed in less than
+5 s (the duration, and one retry). client-go waits 15 s because for most controllers a lost lease ends the process and
+throws its caches away. To us it costs a pause and nothing else: the process lives on, its caches stay warm, every
+action is safe to repeat, and the ledger's conditional puts keep two leaders from paying twice even if they overlapped.
+The price is six small requests a second, and that an API server that answers nothing for 2.7 s pauses bursting.
+
+A holder renews every `retry`; one that could not renew for two thirds of the duration stops leading before anyone else
+may start. Whether another holder is dead is judged by how long its record has not changed
+on our own clock, so clocks need not agree. A holder that finds its own identity in the Lease takes it at once:
 the identity is the pod's name, a pod runs one agent at a time, and so a restarted container leads again immediately,
 while a pod on a lost node blocks its successor for one duration at most. On an orderly stop the Lease is released.
 """

@@ -11,7 +11,7 @@ import socket
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Final
 
 import yaml
@@ -33,8 +33,15 @@ LOOPBACK: Final = "127.0.0.1"
 EVERYWHERE: Final = "0.0.0.0"
 """In a pod: the kubelet and Prometheus ask from outside."""
 
-DEFAULT_LEASE: Final = "15s"
-"""The default of client-go's leader election."""
+DEFAULT_LEASE: Final = "4s"
+"""A dead leader is followed within 5 s; runtime.lease says what that costs."""
+
+CONFIG_KEY: Final = PurePath(DEFAULT_CONFIG).name
+"""The file's name is its key in the ConfigMap."""
+
+_MOST_REASONS: Final = 10
+_LONGEST_MESSAGE: Final = 1_000
+"""Enough to mend a file by; the rest of a megabyte of garbage says nothing more."""
 
 SHORTEST_LEASE: Final = timedelta(seconds=1)
 """Leases hold whole seconds."""
@@ -92,21 +99,42 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _config(path: Path) -> AgentConfig:
+def read_config(text: str, source: str) -> AgentConfig:
+    """Read the text that the components wrote; `source` names where it was found.
+
+    Raises:
+        SettingsError: in one line, when it is not a configuration of this version.
+    """
     try:
-        return parse(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError) as error:
-        raise SettingsError(f"{path}: cannot be read: {error}") from error
+        return parse(text)
     except yaml.YAMLError as error:
-        raise SettingsError(f"{path}: is not YAML: {' '.join(str(error).split())}") from error
+        raise SettingsError(_shortened(f"{source}: is not YAML: {' '.join(str(error).split())}")) from error
     except ValidationError as error:
         reasons = "; ".join(
-            f"{'.'.join(map(str, detail['loc'])) or 'the whole file'}: {detail['msg']}" for detail in error.errors()
+            f"{'.'.join(map(str, detail['loc'])) or 'the whole file'}: {detail['msg']}"
+            for detail in error.errors()[:_MOST_REASONS]
         )
         raise SettingsError(
-            f"{path}: not a configuration of this version of the agent: {reasons}. "
+            f"{source}: not a configuration of this version of the agent: {_shortened(reasons)}. "
             "Deploy the agent and its ConfigMap from the same checkout"
         ) from error
+    except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
+        # What PyYAML makes of dates that do not exist, of numbers without end, and of a thousand brackets.
+        raise SettingsError(
+            f"{source}: is not YAML that can be read: {type(error).__name__}: {_shortened(str(error))}"
+        ) from error
+
+
+def _config(path: Path) -> AgentConfig:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SettingsError(f"{path}: cannot be read: {error}") from error
+    return read_config(text, str(path))
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _LONGEST_MESSAGE else f"{text[:_LONGEST_MESSAGE]} …"
 
 
 def _port(text: str) -> int:

@@ -39,14 +39,27 @@ _BY_STATUS: Final[Mapping[int, type[KubeError]]] = {
 }
 
 
+LONGEST_RETRY_AFTER_SECONDS: Final = 60.0
+"""A server under load asks for one second; whatever asks for much more is a proxy with a page of its own."""
+
+
 def raise_refusal(response: httpx2.Response, doing: str) -> None:
     """Raise the error of our tree that stands for an answer of 400 and above, with the server's reason."""
     try:
         message = str(to_object(response.content).get("message"))
     except Unreachable:
         message = response.reason_phrase
-    kind = _BY_STATUS.get(response.status_code, Unreachable)
-    raise kind(f"{doing}: {response.status_code} {message}")
+    text = f"{doing}: {response.status_code} {message}"
+    kind = _BY_STATUS.get(response.status_code)
+    if kind is None:
+        raise Unreachable(text, _retry_after(response))
+    raise kind(text)
+
+
+def _retry_after(response: httpx2.Response) -> float | None:
+    """The seconds of the header Retry-After; None for none, and for a date, which API servers do not send."""
+    text = response.headers.get("retry-after", "").strip()
+    return min(float(text[:9]), LONGEST_RETRY_AFTER_SECONDS) if text.isascii() and text.isdigit() else None
 
 
 def to_object(content: bytes) -> Raw:
@@ -79,6 +92,7 @@ def to_event(line: bytes, doing: str) -> tuple[str, Raw]:
     if not isinstance(kind, str) or not isinstance(value, dict):
         raise Unreachable(f"{doing}: not an event: {line[:80]!r}")
     if kind == "ERROR":
-        error = _BY_STATUS.get(int(value.get("code") or 0), Unreachable)
-        raise error(f"{doing}: {value.get('code')} {value.get('message')}")
+        code = value.get("code")
+        error = _BY_STATUS.get(code, Unreachable) if isinstance(code, int) else Unreachable
+        raise error(f"{doing}: {code} {value.get('message')}")
     return kind, value

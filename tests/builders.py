@@ -9,6 +9,7 @@ from typing import Any
 from runtime.cost.ledger import Attempt, Books, Closing, Opening, committed_usd
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from stacks.agent_config import AgentConfig
+from stacks.labels import burst_queue
 
 NOON = 1_795_262_400.0
 """2026-11-21 12:00:00 UTC, a Saturday far from the ends of its month."""
@@ -24,9 +25,9 @@ def a_config(**changes: Any) -> AgentConfig:
         "organization": "acme",
         "gate": "gpufleet-burst-gate",
         "flavors": {
-            LOCAL: {"gpus": 16, "gpus_per_node": 8, "cloud": False, "usd_per_gpu_hour": "0"},
-            SPOT: {"gpus": 16, "gpus_per_node": 8, "cloud": True, "usd_per_gpu_hour": "2"},
-            ON_DEMAND: {"gpus": 8, "gpus_per_node": 8, "cloud": True, "usd_per_gpu_hour": "4"},
+            LOCAL: a_flavor("onprem", 16, "0"),
+            SPOT: a_flavor("spot", 16, "2"),
+            ON_DEMAND: a_flavor("on-demand", 8, "4"),
         },
         "burst_order": (SPOT, ON_DEMAND),
         "teams": {"vision": a_team("vision"), "nlp": a_team("nlp")},
@@ -44,12 +45,28 @@ def a_config(**changes: Any) -> AgentConfig:
 
 
 def a_team(name: str, **changes: Any) -> dict[str, Any]:
-    """One team of the configuration, as plain values."""
-    return {"namespace": name, "queue": name, "burst_queue": f"{name}-burst"} | changes
+    """One team of the configuration, as plain values: it owns half of the local GPUs, and may borrow and lend."""
+    twins = {flavor: burst_queue(name, flavor) for flavor in (SPOT, ON_DEMAND)}
+    return {"namespace": name, "queue": name, "burst_queues": twins, "quota": {LOCAL: 8}} | changes
+
+
+def a_flavor(place: str, gpus: int, usd_per_gpu_hour: str, **changes: Any) -> dict[str, Any]:
+    """One flavor of the configuration, as plain values: H100 nodes of eight."""
+    return {
+        "gpus": gpus,
+        "gpus_per_node": 8,
+        "gpu": "h100",
+        "place": place,
+        "cloud": place != "onprem",
+        "usd_per_gpu_hour": usd_per_gpu_hour,
+    } | changes
 
 
 def a_job(uid: str = "job-1", **changes: Any) -> Job:
-    """A queued job of one GPU that has waited an hour, runs an hour at most, and was never told anything."""
+    """A queued job of one GPU that has waited an hour, runs an hour at most, and was never told anything.
+
+    One that was released stands in the twin of the spot flavor, unless its target is given.
+    """
     job = Job(
         uid=uid,
         namespace="vision",
@@ -66,14 +83,15 @@ def a_job(uid: str = "job-1", **changes: Any) -> Job:
         max_seconds=HOUR,
         ever_admitted=False,
     )
+    if changes.get("stage") is Stage.RELEASED:
+        changes = {"target": SPOT, **changes}
     return replace(job, **changes)
 
 
 def a_job_at_the_gate(uid: str = "job-1", **changes: Any) -> Job:
-    """A job that reserved spot quota ten seconds ago."""
-    return a_job(
-        uid, **({"stage": Stage.AT_GATE, "flavor": SPOT, "reserved_at": NOON - 10, "attempt": int(NOON) - 10} | changes)
-    )
+    """A job that reserved quota ten seconds ago, of the spot flavor unless another is given."""
+    values = {"stage": Stage.AT_GATE, "flavor": SPOT, "reserved_at": NOON - 10, "attempt": int(NOON) - 10} | changes
+    return a_job(uid, **({"target": values["flavor"]} | values))
 
 
 def an_opening(uid: str = "job-1", **changes: Any) -> Opening:

@@ -1,46 +1,64 @@
-"""Budgets: whether one more attempt fits them, and how each of them stands.
+"""Budgets: whether one more attempt fits them all, and what is left of each.
 
 A hard budget is kept by ceilings: what a period has spent and everything that open attempts could still cost it stay
-within the limit, in the current day and month and in any later one. A soft budget counts expected costs, refuses only
-once it is used up, and reports what went over. The fleet and the team each apply their own kind. Nothing here reads a
-clock or a store.
+within the limit, in the current day, week and month and in any later one. A soft budget counts expected costs, refuses
+only once it is used up, and reports what went over. Fleet, team and project each apply their own kind, in their own
+time zone. Nothing here reads a clock or a store; runtime.cost.standing says how each budget stands.
 
-Invariant: if every attempt under a hard budget was opened only after `fits` said so and then committed, no calendar day
-or month ever costs more than its limit, whenever those attempts start and end within what they committed.
+A top-up adds to the current periods in which it was granted, until it expires; later periods never count on one.
+
+Invariant: if every attempt under a hard budget was opened only after `fits` said so and then committed, no calendar
+day, week or month ever costs more than its limit, with its top-ups, whenever those attempts start and end within what
+they committed. What can go beyond: a limit that was lowered, a budget whose zone was changed, and a budget that was
+made hard while attempts were open that had been opened under soft ones alone. Those count as long as they are expected
+to run, or have run already, and may outrun that; the attempts opened since keep the limit by themselves.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final, Literal
 
-from runtime.cost.exposure import (
-    NOTHING,
-    Amounts,
-    Period,
-    at_stake_in,
-    day_of,
-    expected_in,
-    exposures,
-    later_day,
-    later_month,
-    month_of,
-)
-from runtime.cost.ledger import Books, Opening
+from runtime.cost.exposure import NOTHING, Amounts, add_up, at_stake_in, expected_in
+from runtime.cost.ledger import Books, Opening, TopUp
+from runtime.cost.periods import LATER, PERIOD_OF, Period, PeriodKind
+from runtime.cost.scopes import FLEET, budgets, project_scope, scopes_of, team_scope
+from runtime.cost.standing import Reached, ScopeSummary, Standing, Summary, limits, reached, summary, topped_up
 from stacks.agent_config import AgentConfig
 from stacks.teams import Budget
 
-FLEET: Final = "fleet"
-"""Name of the fleet's own scope; a team's is `team <name>`."""
+__all__ = [
+    "FLEET",
+    "Accounts",
+    "PeriodName",
+    "Reached",
+    "ScopeSummary",
+    "Shortfall",
+    "Standing",
+    "Summary",
+    "project_scope",
+    "reached",
+    "summary",
+    "team_scope",
+]
 
-PeriodName = Literal["day", "month", "later day", "later month"]
+PeriodName = Literal["day", "week", "month", "later day", "later week", "later month"]
+
+_LATER_NAMES: Final[Mapping[PeriodKind, PeriodName]] = {
+    "day": "later day",
+    "week": "later week",
+    "month": "later month",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Shortfall:
-    """Why an attempt does not fit: `needed_usd` of the period's `left_usd`. A later period is any that follows."""
+    """What is left in one period of one budget, top-ups included, and what an attempt needs there.
+
+    A later period is any that follows.
+    """
 
     scope: str
     period: PeriodName
@@ -61,15 +79,16 @@ class _Line:
     def needs(self, opening: Opening, now: float) -> Decimal:
         return at_stake_in(opening, self.period, now) if self.hard else expected_in(opening, self.period, now)
 
+    def refuses(self, opening: Opening, now: float) -> bool:
+        if not self.hard:
+            return self.left <= 0
+        # No period is ever charged more than the whole of a ceiling, so most answers need no division.
+        if opening.hard and opening.committed_usd <= self.left:
+            return False
+        return self.needs(opening, now) > self.left
 
-def hard_budget_applies(config: AgentConfig, team: str) -> bool:
-    """Whether the fleet's budget or the team's is a hard one."""
-    return any(budget is not None and budget.kind == "hard" for budget in _budgets(config, team).values())
-
-
-def only_hard_budgets_apply(config: AgentConfig, team: str) -> bool:
-    """Whether no soft budget applies, neither the fleet's nor the team's."""
-    return all(budget is None or budget.kind == "hard" for budget in _budgets(config, team).values())
+    def shortfall(self, opening: Opening, now: float) -> Shortfall:
+        return Shortfall(self.scope, self.name, self.limit, max(self.left, NOTHING), self.needs(opening, now))
 
 
 class Accounts:
@@ -80,128 +99,78 @@ class Accounts:
 
     def __init__(self, books: Books, config: AgentConfig, now: float) -> None:
         self._now = now
-        periods: dict[PeriodName, Period] = {
-            "day": day_of(now),
-            "month": month_of(now),
-            "later day": later_day(now),
-            "later month": later_month(now),
-        }
-        self._fleet: list[_Line] = []
-        self._lines: dict[str, list[_Line]] = {}
-        budgets = {team: settings.budget for team, settings in config.teams.items() if settings.budget}
-        if config.budget is None and not budgets:
+        self._lines_of: dict[tuple[str, str], list[_Line]] = {}
+        self._scopes: dict[str, list[_Line]] = {}
+        wanted = {scope: _periods(budget, now) for scope, budget in budgets(config).items()}
+        if not wanted:
             return
-        found = dict(zip(periods, exposures(books, list(periods.values()), now), strict=True))
-        if config.budget is not None:
-            fleet = {name: exposure.fleet for name, exposure in found.items()}
-            self._fleet = _lines(FLEET, config.budget, periods, fleet)
-        for team, budget in budgets.items():
-            amounts = {name: exposure.teams.get(team, Amounts()) for name, exposure in found.items()}
-            self._lines[team] = [*self._fleet, *_lines(team_scope(team), budget, periods, amounts)]
+        found = add_up(books, lambda scope: wanted.get(scope, {}).values(), now)
+        for scope, budget in budgets(config).items():
+            amounts = found.get(scope, {})
+            self._scopes[scope] = list(_lines(scope, budget, wanted[scope], amounts, books.top_ups, now))
 
     def fits(self, opening: Opening) -> Shortfall | None:
-        """None if every budget has room for the attempt, else the first that has not."""
-        for line in self._lines.get(opening.team, self._fleet):
-            needed = line.needs(opening, self._now)
-            if needed > line.left if line.hard else line.left <= 0:
-                return Shortfall(line.scope, line.name, line.limit, max(line.left, NOTHING), needed)
+        """None if every budget has room for the attempt, else the first that has not: fleet, team, then project.
+
+        An opening must not be older than the running periods (`earliest_opening`), or a period that is over would pay.
+        """
+        for line in self._applying(opening):
+            if line.refuses(opening, self._now):
+                return line.shortfall(opening, self._now)
         return None
 
     def commit(self, opening: Opening) -> None:
         """Take the attempt's money off what is left."""
-        for line in self._lines.get(opening.team, self._fleet):
+        for line in self._applying(opening):
             line.left -= line.needs(opening, self._now)
+
+    def tightest(self, opening: Opening) -> Shortfall | None:
+        """The running period with the least left, of the budgets that apply to the attempt; None where none does."""
+        running = [line for line in self._applying(opening) if line.name in PERIOD_OF]
+        line = min(running, key=lambda line: line.left, default=None)
+        return None if line is None else line.shortfall(opening, self._now)
+
+    def earliest_opening(self, team: str, project: str = "") -> float:
+        """The latest start of a running period of the budgets that apply; before it, one that is over would pay."""
+        lines = self._lines(team, project)
+        return max((line.period.start for line in lines if line.name in PERIOD_OF), default=0.0)
+
+    def _applying(self, opening: Opening) -> list[_Line]:
+        return self._lines(opening.team, opening.project)
+
+    def _lines(self, team: str, project: str) -> list[_Line]:
+        key = (team, project)
+        if (lines := self._lines_of.get(key)) is None:
+            lines = [line for scope in scopes_of(*key) for line in self._scopes.get(scope, [])]
+            self._lines_of[key] = lines
+        return lines
+
+
+def _periods(budget: Budget, now: float) -> dict[PeriodName, Period]:
+    """The periods that have a limit; what a soft budget expects of a later one forbids nothing now."""
+    found: dict[PeriodName, Period] = {}
+    for kind in limits(budget):
+        found[kind] = PERIOD_OF[kind](now, budget.time_zone)
+        if budget.kind == "hard":
+            found[_LATER_NAMES[kind]] = LATER[kind](now, budget.time_zone)
+    return found
 
 
 def _lines(
-    scope: str, budget: Budget, periods: Mapping[PeriodName, Period], amounts: Mapping[PeriodName, Amounts]
-) -> list[_Line]:
+    scope: str,
+    budget: Budget,
+    periods: Mapping[PeriodName, Period],
+    found: Mapping[Period, Amounts],
+    top_ups: Mapping[str, TopUp],
+    now: float,
+) -> Iterable[_Line]:
     hard = budget.kind == "hard"
-    # What a soft budget expects of a later period forbids nothing: it refuses only what is used up now.
-    limits: dict[PeriodName, Decimal | None] = {"day": budget.daily, "month": budget.monthly}
-    if hard:
-        limits |= {"later day": budget.daily, "later month": budget.monthly}
-    return [
-        _Line(scope, name, periods[name], limit, limit - _exposed(amounts[name], hard), hard)
-        for name, limit in limits.items()
-        if limit is not None
-    ]
-
-
-def _exposed(amounts: Amounts, hard: bool) -> Decimal:
-    return amounts.spent + (amounts.committed if hard else amounts.expected)
-
-
-def team_scope(team: str) -> str:
-    """Name of a team's scope."""
-    return f"team {team}"
-
-
-def _budgets(config: AgentConfig, team: str) -> dict[str, Budget | None]:
-    settings = config.teams.get(team)
-    return {FLEET: config.budget, team_scope(team): settings.budget if settings else None}
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """How one scope stands in one period. `left` and `overshoot` are None where there is no limit."""
-
-    spent: Decimal
-    committed: Decimal
-    limit: Decimal | None
-    left: Decimal | None
-    overshoot: Decimal | None
-
-
-@dataclass(frozen=True, slots=True)
-class ScopeSummary:
-    """How the fleet or a team stands today and this month. `kind` is None where there is no budget."""
-
-    kind: Literal["hard", "soft"] | None
-    day: Standing
-    month: Standing
-
-
-@dataclass(frozen=True, slots=True)
-class Summary:
-    """How every budget stands."""
-
-    fleet: ScopeSummary
-    teams: Mapping[str, ScopeSummary]
-
-
-def summary(books: Books, config: AgentConfig, now: float) -> Summary:
-    """Spent, committed and left today and this month, for the fleet and for every team with a name or a bill."""
-    day, month = exposures(books, [day_of(now), month_of(now)], now)
-    teams = sorted(config.teams.keys() | day.teams.keys() | month.teams.keys())
-    return Summary(
-        fleet=_scope(config.budget, day.fleet, month.fleet),
-        teams={
-            team: _scope(
-                config.teams[team].budget if team in config.teams else None,
-                day.teams.get(team, Amounts()),
-                month.teams.get(team, Amounts()),
-            )
-            for team in teams
-        },
-    )
-
-
-def _scope(budget: Budget | None, day: Amounts, month: Amounts) -> ScopeSummary:
-    hard = budget is not None and budget.kind == "hard"
-    return ScopeSummary(
-        kind=budget.kind if budget else None,
-        day=_standing(budget.daily if budget else None, day, hard),
-        month=_standing(budget.monthly if budget else None, month, hard),
-    )
-
-
-def _standing(limit: Decimal | None, amounts: Amounts, hard: bool) -> Standing:
-    exposed = _exposed(amounts, hard)
-    return Standing(
-        spent=amounts.spent,
-        committed=exposed - amounts.spent,
-        limit=limit,
-        left=None if limit is None else max(limit - exposed, NOTHING),
-        overshoot=None if limit is None else max(exposed - limit, NOTHING),
-    )
+    for kind, limit in limits(budget).items():
+        names: list[tuple[PeriodName, Decimal]] = [
+            (kind, limit + topped_up(top_ups.values(), scope, periods[kind], now)),
+            (_LATER_NAMES[kind], limit),
+        ]
+        for name, whole in names:
+            if name in periods:
+                amounts = found.get(periods[name], Amounts())
+                yield _Line(scope, name, periods[name], whole, whole - amounts.exposed(hard=hard), hard)

@@ -12,7 +12,7 @@ opening; a closing of a ceiling never costs more than it committed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
@@ -20,6 +20,7 @@ MICRO_USD: Final = Decimal("0.000001")
 """The smallest amount the ledger writes."""
 
 SECONDS_PER_HOUR: Final = 3_600
+_NOTHING: Final = Decimal(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,9 @@ class Opening:
 
     `hard` says that a hard budget applied: then `max_seconds` is enforced by Kueue and `committed_usd`, its price, is a
     ceiling. Otherwise `committed_usd` is the price of `expected_seconds`, and the attempt may cost more; `max_seconds`
-    is the enforced limit if there is one, else the expected run time. `opened_at` is fleet time.
+    is the enforced limit if there is one, else the expected run time. `opened_at` is fleet time. `fixed_usd` is the
+    part of the cost that does not depend on time (data that crosses a link); `committed_usd` includes it. `project` is
+    empty where the job names none.
     """
 
     attempt: Attempt
@@ -54,6 +57,25 @@ class Opening:
     committed_usd: Decimal
     opened_at: float
     decision_id: str
+    project: str = ""
+    fixed_usd: Decimal = Decimal(0)
+
+
+@dataclass(frozen=True, slots=True)
+class TopUp:
+    """Money that an administrator added to a budget for the calendar periods that contain `granted_at`.
+
+    `scope` is `fleet`, `team <name>` or `project <name>`. From `expires_at` on nothing new is committed on it. Times
+    are fleet time. `author` is the authenticated user who asked.
+    """
+
+    id: str
+    scope: str
+    usd: Decimal
+    reason: str
+    author: str
+    granted_at: float
+    expires_at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +98,7 @@ class Books:
 
     openings: Mapping[Attempt, Opening]
     closings: Mapping[Attempt, Closing]
+    top_ups: Mapping[str, TopUp] = field(default_factory=dict)
 
 
 def cost_usd(usd_per_gpu_hour: Decimal, gpus: int, seconds: float) -> Decimal:
@@ -87,10 +110,24 @@ def cost_usd(usd_per_gpu_hour: Decimal, gpus: int, seconds: float) -> Decimal:
 
 
 def committed_usd(
-    usd_per_gpu_hour: Decimal, gpus: int, *, max_seconds: float, expected_seconds: float, hard: bool
+    usd_per_gpu_hour: Decimal,
+    gpus: int,
+    *,
+    max_seconds: float,
+    expected_seconds: float,
+    hard: bool,
+    fixed_usd: Decimal = _NOTHING,
 ) -> Decimal:
-    """What an attempt commits: the longest run time under a hard budget, else the expected one."""
-    return cost_usd(usd_per_gpu_hour, gpus, max_seconds if hard else expected_seconds)
+    """What an attempt commits: the longest run time under a hard budget, else the expected one, and its fixed part."""
+    fixed = fixed_usd.quantize(MICRO_USD, rounding=ROUND_CEILING)
+    return cost_usd(usd_per_gpu_hour, gpus, max_seconds if hard else expected_seconds) + fixed
+
+
+NEVER_STARTED: Final = "never started"
+"""Reason of a closing whose job was never admitted: it cost nothing."""
+
+NEVER_READY: Final = "pods never ready"
+"""Reason of a closing whose pods did not become ready in time: nodes did not come, or did not work."""
 
 
 def close(opening: Opening, started_at: float, ended_at: float, reason: str) -> Closing:
@@ -103,6 +140,8 @@ def close(opening: Opening, started_at: float, ended_at: float, reason: str) -> 
     started = max(started_at, opening.opened_at)
     ended = max(ended_at, started)
     usd = cost_usd(opening.usd_per_gpu_hour, opening.gpus, ended - started)
+    if reason != NEVER_STARTED:
+        usd += opening.fixed_usd.quantize(MICRO_USD, rounding=ROUND_CEILING)
     if opening.hard:
         usd = min(usd, opening.committed_usd)
     return Closing(opening.attempt, started, ended, usd, reason)

@@ -48,10 +48,11 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Move the job to its team's burst twin."""
+    """Let the job use one cloud flavor: move it to the twin of that flavor, from its team's queue or another twin."""
 
     job: Job
     verdict: Verdict
+    target: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,15 @@ class Hold:
 
     job: Job
     verdict: Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SetQueue:
+    """Hold the LocalQueue of a class outside its window, or let it go."""
+
+    namespace: str
+    queue: str
+    held: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,3 +84,4 @@ class Decision:
     recalls: tuple[Recall, ...] = ()
     releases: tuple[Release, ...] = ()
     holds: tuple[Hold, ...] = ()
+    queues: tuple[SetQueue, ...] = ()

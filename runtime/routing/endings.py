@@ -1,20 +1,29 @@
 """Which open attempts are over, and from when to when each of them is charged.
 
-The ledger says which attempts are open, the Workloads which reservations still stand. What cannot be known is charged,
-never forgiven: Kueue sets our check back to Pending when it evicts, so a job without a Ready may well have run before.
-An attempt is free only where the Workload was never admitted at all, or lost its quota before the attempt was opened.
+The ledger says which attempts are open, the Workloads which reservations still stand, and pods that linger on cloud
+nodes what still costs. What cannot be known is charged, never forgiven: Kueue sets our check back to Pending when it
+evicts, so a job without a Ready may well have run before, and it gives quota back before the pods are gone, so an
+attempt that was cut short is charged until it is closed. An attempt is free only where the Workload was never admitted
+at all, or lost its quota before the attempt was opened.
 
 Invariant: an attempt whose reservation stands is never closed, so it cannot be opened a second time.
 """
 
 from __future__ import annotations
 
-from runtime.cost.ledger import Books, Closing, Opening, close
+from typing import Final
+
+from runtime.cost.ledger import NEVER_READY, NEVER_STARTED, Books, Closing, Opening, close
 from runtime.routing.decision import Close
 from runtime.routing.snapshot import Job, Snapshot, Stage
+from stacks.kinds import LONGEST_GRACE_SECONDS
+
+LINGER_SECONDS: Final = LONGEST_GRACE_SECONDS + 60.0
+"""Real seconds after the release of quota in which pods may still be there: the longest grace that admission allows,
+and a minute for a kubelet that is slow. Pods that outlive this hang on a lost node, which nobody bills for long."""
 
 
-def endings(snapshot: Snapshot, now: float) -> tuple[Close, ...]:
+def endings(snapshot: Snapshot, now: float, replay_speed: float = 1.0) -> tuple[Close, ...]:
     """Close every open attempt that is over; none while the ledger cannot be read."""
     if snapshot.books is None:
         return ()
@@ -23,12 +32,13 @@ def endings(snapshot: Snapshot, now: float) -> tuple[Close, ...]:
         return ()
     uids = {opening.attempt.workload_uid for opening in still_open}
     jobs = {job.uid: job for job in snapshot.jobs if job.uid in uids}
+    longest = LINGER_SECONDS * replay_speed
     found = []
     for opening in still_open:
         job = jobs.get(opening.attempt.workload_uid)
         if job is None:
             found.append(Close(close(opening, opening.opened_at, now, "workload deleted"), vanished=opening))
-        elif (closing := _ending(opening, job, now)) is not None:
+        elif (closing := _ending(opening, job, now, longest, job.owner_uid in snapshot.lingering)) is not None:
             found.append(Close(closing))
     return tuple(found)
 
@@ -39,16 +49,24 @@ def open_attempts(books: Books) -> list[Opening]:
     return sorted(found, key=lambda opening: (opening.attempt.workload_uid, opening.attempt.reserved_at))
 
 
-def _ending(opening: Opening, job: Job, now: float) -> Closing | None:
+def _ending(opening: Opening, job: Job, now: float, longest: float, lingers: bool) -> Closing | None:
     same_reservation = job.attempt == opening.attempt.reserved_at and job.flavor == opening.flavor
     if same_reservation and job.stage is not Stage.FINISHED:
         return None
     if not job.ever_admitted:
-        return close(opening, opening.opened_at, opening.opened_at, "never started")
+        return close(opening, opening.opened_at, opening.opened_at, NEVER_STARTED)
     started_at = job.ready_at if same_reservation and job.ready_at is not None else opening.opened_at
     if job.flavor is not None and not same_reservation:
         # The old reservation ended some time before the new one began.
-        ended_at, reason = job.reserved_at, "reserved anew"
-    else:
-        ended_at, reason = job.released_quota_at, "finished" if job.stage is Stage.FINISHED else "quota released"
-    return close(opening, started_at, now if ended_at is None else min(ended_at, now), reason)
+        return close(
+            opening, started_at, now if job.reserved_at is None else min(job.reserved_at, now), "reserved anew"
+        )
+    released_at = now if job.released_quota_at is None else min(job.released_quota_at, now)
+    if job.stage is Stage.FINISHED:
+        return close(opening, started_at, released_at, "finished")
+    if released_at <= opening.opened_at:
+        return close(opening, started_at, released_at, "quota released")
+    gone_by = min(now, released_at + longest)
+    if lingers and gone_by == now:
+        return None
+    return close(opening, started_at, gone_by, NEVER_READY if job.never_ready else "quota released")

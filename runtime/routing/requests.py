@@ -20,7 +20,7 @@ def gpus_of(spec: Raw) -> int:
     Raises:
         ValueError: when a number of GPUs is not a whole number, or absurd.
     """
-    total = sum(_pod_gpus(pod_set["template"]["spec"]) * _whole(pod_set.get("count", 1)) for pod_set in spec["podSets"])
+    total = sum(_pod_gpus(pod_set["template"]["spec"]) * whole(pod_set.get("count", 1)) for pod_set in spec["podSets"])
     if not 0 <= total <= _MOST_GPUS:
         raise ValueError(f"{total} GPUs in all; at most {_MOST_GPUS} are believed")
     return total
@@ -48,11 +48,16 @@ def _container_gpus(container: Raw) -> int:
     resources = container.get("resources") or {}
     for kind in ("requests", "limits"):
         if (quantity := (resources.get(kind) or {}).get(GPU_RESOURCE)) is not None:
-            return _whole(quantity)
+            return whole(quantity)
     return 0
 
 
-def _whole(quantity: object) -> int:
+def whole(quantity: object) -> int:
+    """Read a number of GPUs or pods as Kubernetes writes it.
+
+    Raises:
+        ValueError: when it is not a whole number, or absurd.
+    """
     if type(quantity) is int:
         number = Decimal(quantity)
     else:

@@ -6,11 +6,12 @@ here talks to a cluster; runtime.routing.observe builds these values, the replay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from runtime.cost.ledger import Books
+from runtime.routing.history import NO_HISTORY, History
 
 
 class Stage(StrEnum):
@@ -53,6 +54,14 @@ class Job:
     the code of the verdict written on the Workload last, `verdict_at` when it was given. `pod_gpus` are those of the
     largest pod.
     `ever_admitted` is False only if the Workload has never had the condition Admitted, that is, surely never ran.
+
+    `target` is the cloud flavor of the twin it stands in, None in its team's own queue; `queue` is that LocalQueue.
+    `waiting_since` is its creation, or when it last lost its quota: what it ran is no wait. `gpu` is the model it
+    insists on. `data_bytes` must be copied to the cloud first. `returns` counts how often somebody else took it back to
+    its team's queue after a release. `never_ready` says that its last reservation ended because its pods did not
+    become ready. `recall_reason` is what an administrator wrote who wants it out of the cloud. `owner_version` is the
+    owner's apiVersion; `project` is empty where it names none. `ran_seconds` is how long a finished job ran, where it
+    succeeded. `pods_ready_at` is when its pods became ready in this reservation, where Kueue watches that.
     """
 
     uid: str
@@ -78,6 +87,23 @@ class Job:
     pod_gpus: int = 0
     attempt: int | None = None
     ever_admitted: bool = True
+    owner_version: str = "batch/v1"
+    queue: str = ""
+    target: str | None = None
+    waiting_since: float | None = None
+    project: str = ""
+    gpu: str | None = None
+    data_bytes: int = 0
+    returns: int = 0
+    never_ready: bool = False
+    recall_reason: str | None = None
+    ran_seconds: float | None = None
+    pods_ready_at: float | None = None
+
+    @property
+    def waits_since(self) -> float:
+        """When its present wait began."""
+        return self.created_at if self.waiting_since is None else self.waiting_since
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,8 +111,16 @@ class Snapshot:
     """Everything one decision is made from.
 
     `jobs` is complete: an open attempt whose Workload is missing gets closed. `books` is None while the ledger cannot
-    be read: no money may move.
+    be read: no money may move. `history` is what is known of run times. `capacity` has the GPUs of ready local nodes by
+    flavor; a flavor that is not in it is as large as the fleet file says. `broken_queues` has the burst twins that
+    cannot take jobs (missing or not active), by name. `held_queues` has the LocalQueues of windows that are held now.
+    `lingering` has the UIDs of owners whose pods are still on cloud nodes.
     """
 
     jobs: Sequence[Job]
     books: Books | None
+    history: History = NO_HISTORY
+    capacity: Mapping[str, int] = field(default_factory=dict)
+    broken_queues: frozenset[str] = frozenset()
+    held_queues: frozenset[str] = frozenset()
+    lingering: frozenset[str] = frozenset()

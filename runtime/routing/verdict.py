@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class Code(StrEnum):
@@ -32,7 +33,37 @@ class Code(StrEnum):
     """It may go, but its team holds as many cloud GPUs as it may."""
 
     TOO_LARGE = "too-large"
-    """It asks for more GPUs than any cloud flavor ever has."""
+    """It asks for more GPUs than any cloud flavor ever has; it waits for local ones."""
+
+    NEVER_FITS = "never-fits"
+    """Neither local nor cloud GPUs can ever hold it, as the fleet file stands: refused."""
+
+    NO_MARKET = "no-market"
+    """No cloud flavor is of a market that its class allows, or of the GPU model that it insists on."""
+
+    POLICY_NEVER = "policy-never"
+    """Its burst policy is never."""
+
+    WINDOW = "window"
+    """Its class starts only in a window of time, and that is closed."""
+
+    DATA = "data"
+    """Its data would take longer to copy than is worth waiting for."""
+
+    PROJECT = "project"
+    """It names a project that the fleet file does not have, or that is not its team's."""
+
+    NODES_DO_NOT_COME = "nodes-do-not-come"
+    """It may go, but pods on every cloud flavor that has room for it did not become ready lately."""
+
+    TWIN_DOWN = "twin-down"
+    """It may go, but the burst twins it could stand in are missing or not active."""
+
+    KEPT_LOCAL = "kept-local"
+    """An administrator took it out of the cloud; it stays local for a while."""
+
+    TAKEN_BACK = "taken-back"
+    """It was released, and somebody else moved it back to its team's queue again and again."""
 
     LEDGER_DOWN = "ledger-down"
     """The ledger cannot be read or written, so no money may move."""
@@ -46,6 +77,9 @@ class Code(StrEnum):
     RECALLED = "recalled"
     """On its way back to its team's queue."""
 
+
+ASKED: Final = "asked"
+"""Cause of a recall that an administrator wants."""
 
 Facts = Mapping[str, str | int | float]
 """Plain numbers and strings by name, with the unit in the name."""

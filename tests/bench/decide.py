@@ -25,12 +25,27 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from runtime.cost.budget import Accounts
 from runtime.cost.ledger import Attempt, Opening, close
 from runtime.routing.decide import decide
-from runtime.routing.policy import wait_limit
+from runtime.routing.local import LocalRoom
+from runtime.routing.policy import WaitRule
 from runtime.routing.resources import Resources
 from runtime.routing.snapshot import Job, Snapshot, Stage
-from runtime.routing.verdict import Code, Facts, Verdict
+from runtime.routing.targets import Targets
+from runtime.routing.terms import Terms
+from runtime.routing.verdict import Code, Verdict
 from stacks.agent_config import AgentConfig
-from tests.builders import HOUR, NOON, SPOT, a_config, a_job, a_team, an_opening, some_books
+from tests.builders import (
+    HOUR,
+    LOCAL,
+    NOON,
+    ON_DEMAND,
+    SPOT,
+    a_config,
+    a_flavor,
+    a_job,
+    a_team,
+    an_opening,
+    some_books,
+)
 
 AIM_MS: Final = 100.0
 REPEATS: Final = 9
@@ -59,8 +74,9 @@ AMPLE: Final = Means(100_000, 90_000_000, 90_000_000)
 def config_of(policy: str, means: Means) -> AgentConfig:
     """Two budgeted teams, and flavors at least as large as the running jobs need."""
     flavors = {
-        SPOT: {"gpus": means.spot_gpus, "gpus_per_node": 8, "cloud": True, "usd_per_gpu_hour": "3.93"},
-        "h100-on-demand": {"gpus": 16, "gpus_per_node": 8, "cloud": True, "usd_per_gpu_hour": "6.88"},
+        LOCAL: a_flavor("onprem", 16, "0"),
+        SPOT: a_flavor("spot", means.spot_gpus, "3.93"),
+        ON_DEMAND: a_flavor("on-demand", 16, "6.88"),
     }
     budget = {"daily": f"{max(90_000, means.fleet_usd)} USD", "monthly": f"{means.fleet_usd} USD"}
     teams = {name: a_team(name, budget={"monthly": f"{means.team_usd} USD"}) for name in ("vision", "nlp")}
@@ -108,28 +124,30 @@ def snapshot_of(pending: int, *, distinct: bool) -> Snapshot:
 
 def naive(snapshot: Snapshot, config: AgentConfig, now: float) -> list[tuple[Job, Verdict]]:
     """The baseline: no cache, no shortcut, facts for everybody."""
-    resources = Resources(snapshot, config, now, "baseline")
+    wait = WaitRule(config, snapshot.history)
+    resources = Resources(snapshot, config, wait, now, "baseline")
+    local = LocalRoom(config, snapshot.capacity)
     for job in snapshot.jobs:
         resources.count(job)
+        local.count(job)
+    targets = Targets(snapshot.books, config, snapshot.broken_queues, now)
     verdicts = []
     for job in sorted(snapshot.jobs, key=lambda job: (-job.priority, job.created_at, job.uid)):
         if job.stage is not Stage.QUEUED:
             continue
-        limit = wait_limit(job, config)
-        prospect = resources.prospect(job)
-        facts: Facts = {"waited_s": now - job.created_at, "limit_s": limit.seconds, "limit_source": limit.source}
-        if config.classes[job.job_class].burst == "never":
-            verdict: Verdict | None = Verdict(Code.CLASS_STAYS_LOCAL, facts)
-        elif now - job.created_at < limit.seconds:
+        terms = Terms(config, wait, local, targets, {})
+        leave, facts = terms.of(job), terms.waits(job, now)
+        if now - job.created_at < terms.limit_seconds(job, leave):
             verdict = Verdict(Code.WAITING, facts)
-        elif prospect is None:
+        elif leave.refusal is not None:
+            verdict = leave.refusal
+        elif resources.lacks_runtime_limit(job):
             verdict = Verdict(Code.NO_RUNTIME_LIMIT, facts)
         else:
-            refusals = (resources.refuse_team(job), resources.refuse_room(job), resources.refuse_money(prospect))
-            verdict = next((refusal for refusal in refusals if refusal is not None), None)
-        if verdict is None:
-            resources.promise(job)
-            verdict = Verdict(Code.RELEASED, facts)
+            for target in leave.targets:
+                resources.refuse_money(resources.opening(job, Attempt(job.uid, 0), target))
+            chosen = resources.choose(job, leave.targets)
+            verdict = Verdict(Code.RELEASED, facts) if isinstance(chosen, str) else chosen
         verdicts.append((job, verdict))
     return verdicts
 

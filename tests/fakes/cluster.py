@@ -1,7 +1,9 @@
 """A small API server in memory, behind httpx2's transport seam: enough of Kubernetes to lie to the agent truthfully.
 
-It keeps objects, resource versions and watches; it pages lists, forgets old versions (410), refuses stale writes (409),
-and merges, applies and denies as told. It knows no schema, no defaulting, no controllers: tests play those.
+It keeps objects, resource versions and watches; it pages lists, selects by labels and fields, forgets old versions
+(410), refuses stale writes (409), and merges, applies and denies as told. Server-side apply knows who applied which
+entry of a list, and takes away what its manager leaves out. It knows no schema, no defaulting, no controllers: tests
+play those.
 """
 
 from __future__ import annotations
@@ -34,13 +36,20 @@ class Denied(Exception):
 
 @dataclass
 class FakeCluster:
-    """Use `kube()` for a client, `put`/`change`/`remove` to play controllers, `rule` to interfere with requests."""
+    """Use `kube()` for a client, `put`/`change`/`remove` to play controllers.
+
+    `rule` sees every request and may raise Denied, `webhook` every write of an object with what was and what would be.
+    What `loses` says yes to is carried out, and its answer never arrives.
+    """
 
     objects: dict[Key, Raw] = field(default_factory=dict)
     version: int = 100
     oldest_version: int = 0
     requests: list[tuple[str, str, Any]] = field(default_factory=list)
     rule: Callable[[str, str, Any], None] = lambda method, path, body: None
+    webhook: Callable[[Key, Raw, Raw], None] = lambda key, before, after: None
+    loses: Callable[[str, str], bool] = lambda method, path: False
+    _owned: dict[Key, dict[str, set[tuple[str, str]]]] = field(default_factory=dict)
     _watches: list[_Watch] = field(default_factory=list)
 
     def kube(self) -> Kube:
@@ -120,7 +129,10 @@ class FakeCluster:
         self.requests.append((request.method, path, body))
         try:
             self.rule(request.method, path, body)
-            return self._route(request, body)
+            answer = self._route(request, body)
+            if self.loses(request.method, path):
+                raise httpx2.ReadTimeout("no answer")
+            return answer
         except Denied as denied:
             return httpx2.Response(denied.code, json={"kind": "Status", "code": denied.code, "message": str(denied)})
 
@@ -135,13 +147,14 @@ class FakeCluster:
         if not rest and request.method == "POST":
             return self._create(collection, namespace, body)
         if not rest:
-            return self._watch(collection, params) if params.get("watch") else self._list(collection, namespace, params)
+            answer = self._watch if params.get("watch") else self._list
+            return answer(collection, namespace, params)
         key = (collection, namespace, rest[0])
         if key not in self.objects:
             raise Denied(404, f"{rest[0]} not found")
         if request.method == "GET":
             return httpx2.Response(200, json=self.objects[key])
-        return self._write(key, body, request.headers["content-type"])
+        return self._write(key, body, request.headers["content-type"], params.get("fieldManager", ""))
 
     def _create(self, collection: str, namespace: str, body: Raw) -> httpx2.Response:
         metadata = body["metadata"]
@@ -152,18 +165,21 @@ class FakeCluster:
         body["metadata"] |= {"name": name, "uid": str(uuid.uuid4())}
         return httpx2.Response(201, json=self._store(key, body, "ADDED"))
 
-    def _write(self, key: Key, body: Raw, content_type: str) -> httpx2.Response:
+    def _write(self, key: Key, body: Raw, content_type: str, manager: str) -> httpx2.Response:
         before = self.objects[key]
         asked = (body.get("metadata") or {}).get("resourceVersion")
         if asked is not None and asked != before["metadata"]["resourceVersion"]:
             raise Denied(409, "the object has been modified")
         after = copy.deepcopy(before)
         if content_type == "application/apply-patch+yaml":
-            _apply_status(after, body["status"])
+            applied = _apply_status(after, body["status"], self._owned.get(key, {}), manager)
         elif content_type == "application/merge-patch+json":
             _merge(after, body)
         else:
             after = body | {"metadata": before["metadata"] | body["metadata"]}
+        self.webhook(key, before, after)
+        if content_type == "application/apply-patch+yaml":
+            self._owned.setdefault(key, {})[manager] = applied
         if after == before:
             return httpx2.Response(200, json=before)
         return httpx2.Response(200, json=self._store(key, after, "MODIFIED"))
@@ -178,10 +194,14 @@ class FakeCluster:
     def _publish(self, collection: str, kind: str, raw: Raw) -> None:
         for watch in self._watches:
             if watch.collection == collection:
-                watch.lines.put_nowait(_line(kind, raw))
+                watch.tell(kind, raw)
 
     def _list(self, collection: str, namespace: str, params: httpx2.QueryParams) -> httpx2.Response:
-        items = [raw for key, raw in self.objects.items() if key[0] == collection and namespace in ("", key[1])]
+        items = [
+            raw
+            for key, raw in self.objects.items()
+            if key[0] == collection and namespace in ("", key[1]) and _selected(raw, params)
+        ]
         start, _, token_version = params.get("continue", f"0:{self.version}").partition(":")
         if int(token_version) < self.oldest_version:
             raise Denied(410, "the provided continue parameter is too old")
@@ -191,15 +211,16 @@ class FakeCluster:
         )
         return httpx2.Response(200, json={"metadata": metadata, "items": items[int(start) : end]})
 
-    def _watch(self, collection: str, params: httpx2.QueryParams) -> httpx2.Response:
-        watch = _Watch(collection, asyncio.Queue())
-        if int(params["resourceVersion"]) < self.oldest_version:
+    def _watch(self, collection: str, namespace: str, params: httpx2.QueryParams) -> httpx2.Response:
+        since = int(params["resourceVersion"])
+        watch = _Watch(collection, namespace, params, asyncio.Queue())
+        if since < self.oldest_version:
             watch.lines.put_nowait(_line("ERROR", {"code": 410, "message": "too old resource version"}))
             watch.lines.put_nowait(None)
         else:
             for key, raw in self.objects.items():
-                if key[0] == collection and int(raw["metadata"]["resourceVersion"]) > int(params["resourceVersion"]):
-                    watch.lines.put_nowait(_line("MODIFIED", raw))
+                if key[0] == collection:
+                    watch.tell("MODIFIED", raw, silently=int(raw["metadata"]["resourceVersion"]) <= since)
             self._watches.append(watch)
             asyncio.get_running_loop().call_later(float(params["timeoutSeconds"]), watch.lines.put_nowait, None)
         return httpx2.Response(200, stream=watch)
@@ -208,7 +229,27 @@ class FakeCluster:
 @dataclass
 class _Watch(httpx2.AsyncByteStream):
     collection: str
+    namespace: str
+    params: httpx2.QueryParams
     lines: asyncio.Queue[bytes | Exception | None]
+    _known: set[str] = field(default_factory=set)
+
+    def tell(self, kind: str, raw: Raw, *, silently: bool = False) -> None:
+        """Send an event; an object that stops being selected is deleted as far as this watch goes."""
+        metadata = raw["metadata"]
+        if self.namespace not in ("", metadata.get("namespace", "")):
+            return
+        selected = _selected(raw, self.params)
+        known = metadata["uid"] in self._known
+        if selected and kind != "DELETED":
+            self._known.add(metadata["uid"])
+        elif known or selected:
+            self._known.discard(metadata["uid"])
+            kind = "DELETED"
+        else:
+            return
+        if not silently:
+            self.lines.put_nowait(_line(kind, raw))
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while (line := await self.lines.get()) is not None:
@@ -235,9 +276,43 @@ def _merge(into: Raw, patch: Raw) -> None:
             into[key] = value
 
 
-def _apply_status(into: Raw, status: Raw) -> None:
+def _apply_status(into: Raw, status: Raw, owned: dict[str, set[tuple[str, str]]], manager: str) -> set[tuple[str, str]]:
+    """Apply entries of lists; returns those that the manager owns from now on."""
+    applied = set()
     for field_name, entries in status.items():
         merge_key = "type" if field_name == "conditions" else "name"
         present = into.setdefault("status", {}).setdefault(field_name, [])
         for entry in entries:
             present[:] = [other for other in present if other[merge_key] != entry[merge_key]] + [entry]
+            applied.add((field_name, entry[merge_key]))
+    others = set().union(*(entries for other, entries in owned.items() if other != manager))
+    for field_name, name in owned.get(manager, set()) - applied - others:
+        merge_key = "type" if field_name == "conditions" else "name"
+        present = into["status"].get(field_name) or []
+        present[:] = [other for other in present if other[merge_key] != name]
+    return applied
+
+
+def _selected(raw: Raw, params: httpx2.QueryParams) -> bool:
+    """Whether an object is meant: `a=b`, `a!=b`, `a`, `!a`, joined by commas, over labels; `a.b=c` over fields."""
+    labels = raw["metadata"].get("labels") or {}
+    for term in filter(None, params.get("labelSelector", "").split(",")):
+        name, sign, value = _term(term)
+        holds = (name.lstrip("!") in labels) != name.startswith("!") if sign == "" else labels.get(name) == value
+        if holds == (sign == "!="):
+            return False
+    for term in filter(None, params.get("fieldSelector", "").split(",")):
+        name, sign, value = _term(term)
+        found: Any = raw
+        for part in name.split("."):
+            found = found.get(part) if isinstance(found, dict) else None
+        if (found == value) == (sign == "!="):
+            return False
+    return True
+
+
+def _term(term: str) -> tuple[str, str, str]:
+    name, sign, value = term.partition("!=")
+    if not sign:
+        name, sign, value = term.replace("==", "=").partition("=")
+    return name, sign, value

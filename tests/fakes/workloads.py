@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from runtime.clock import format_time
+from stacks.kinds import JOB_KINDS, JobKind
 from stacks.labels import GATE_NAME, QUEUE_LABEL, VERDICT_ANNOTATION
 from tests.builders import HOUR, LOCAL, NOON, SPOT
 
@@ -17,8 +18,15 @@ def a_pod_template(gpus: int | str = 1, **annotations: str) -> Raw:
     return {"metadata": {"annotations": annotations}, "spec": {"containers": [container]}}
 
 
-def a_workload(name: str = "job-1", *, queue: str = "vision", created_at: float = NOON - HOUR, **spec: Any) -> Raw:
-    """A pending one-GPU Workload of team vision, an hour old, for a Job that runs an hour at most."""
+def a_workload(
+    name: str = "job-1",
+    *,
+    queue: str = "vision",
+    created_at: float = NOON - HOUR,
+    kind: JobKind = JOB_KINDS[0],
+    **spec: Any,
+) -> Raw:
+    """A pending one-GPU Workload of team vision, an hour old, for a job that runs an hour at most."""
     return {
         "apiVersion": "kueue.x-k8s.io/v1beta2",
         "kind": "Workload",
@@ -26,11 +34,12 @@ def a_workload(name: str = "job-1", *, queue: str = "vision", created_at: float 
             "name": f"job-{name}",
             "namespace": "vision",
             "uid": name,
+            "generation": 1,
             "creationTimestamp": format_time(created_at),
             "ownerReferences": [
                 {
-                    "apiVersion": "batch/v1",
-                    "kind": "Job",
+                    "apiVersion": kind.api_version,
+                    "kind": kind.kind,
                     "name": name,
                     "uid": f"owner-{name}",
                     "controller": True,
@@ -49,10 +58,13 @@ def a_workload(name: str = "job-1", *, queue: str = "vision", created_at: float 
     }
 
 
-def a_batch_job(name: str = "job-1", queue: str = "vision") -> Raw:
-    """The suspended Job that such a Workload belongs to."""
+def a_batch_job(name: str = "job-1", queue: str = "vision", kind: JobKind = JOB_KINDS[0]) -> Raw:
+    """The suspended job, of any kind, that such a Workload belongs to."""
     metadata = {"name": name, "namespace": "vision", "uid": f"owner-{name}", "labels": {QUEUE_LABEL: queue, "own": "x"}}
-    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"suspend": True}}
+    suspended: Any = True
+    for part in reversed(kind.suspend):
+        suspended = {part: suspended}
+    return {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": metadata, **suspended}
 
 
 def condition(raw: Raw, kind: str, status: bool = True, at: float = NOON - 10, reason: str = "Test") -> Raw:

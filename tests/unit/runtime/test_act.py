@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from decimal import Decimal
@@ -10,110 +9,33 @@ from typing import Any
 
 import pytest
 
-from runtime.clock import Clock
-from runtime.cost.ledger import Books, Closing
+from runtime import events
+from runtime.cost.ledger import Closing
 from runtime.errors import StoreDown
-from runtime.kube import JOBS, WORKLOADS
-from runtime.routing.act import HOLD_BURST, Actor, Context
-from runtime.routing.decide import decide
-from runtime.routing.decision import Clear, Close, Decision, Hold, Recall, Release
-from runtime.routing.observe import Observer, snapshot
-from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.kube import LOCAL_QUEUES, WORKLOADS
+from runtime.routing.decision import Close, Hold, Recall, Release, SetQueue
+from runtime.routing.pace import HOLD_BURST
+from runtime.routing.snapshot import Stage
 from runtime.routing.verdict import Code, Verdict
-from runtime.store import Owner, Store
-from stacks.labels import GATE_NAME, QUEUE_LABEL, VERDICT_ANNOTATION
+from runtime.store import Store
 from tests.builders import HOUR, NOON, SPOT, a_config, an_opening
 from tests.fakes import kueue
-from tests.fakes.cluster import Denied, FakeCluster
-from tests.fakes.workloads import a_batch_job, a_workload, check, condition, reserve, unreserve, verdict
-
-Raw = dict[str, Any]
-
-
-class Killed(BaseException):
-    """The process ends here, without a word."""
-
-
-class World:
-    """A cluster and a ledger that outlive agents; `tick` is one agent's whole life: start, observe, decide, act, die."""
-
-    def __init__(self, directory: Path) -> None:
-        self.cluster = FakeCluster()
-        self.directory = directory
-        self.now = NOON
-        self.config = a_config()
-        self.leading = True
-
-    def submit(self, name: str = "job-1", **spec: Any) -> None:
-        self.cluster.put(JOBS, a_batch_job(name))
-        self.cluster.put(WORKLOADS, a_workload(name, **spec))
-
-    def workload(self, name: str = "job-1") -> Raw:
-        return self.cluster.get(WORKLOADS, f"job-{name}", "vision")
-
-    def queue(self, name: str = "job-1") -> str:
-        return str(self.cluster.get(JOBS, name, "vision")["metadata"]["labels"][QUEUE_LABEL])
-
-    def gate(self, name: str = "job-1") -> str | None:
-        checks = self.workload(name)["status"].get("admissionChecks", [])
-        return next((entry["state"] for entry in checks if entry["name"] == GATE_NAME), None)
-
-    def code(self, name: str = "job-1") -> str | None:
-        text = self.workload(name)["metadata"].get("annotations", {}).get(VERDICT_ANNOTATION)
-        return json.loads(text)["code"] if text else None
-
-    def jobs(self) -> list[Job]:
-        observer = Observer(self.config, Clock(), lambda *_: None)
-        raws = [raw for key, raw in self.cluster.objects.items() if key[0].endswith("/workloads")]
-        return [job for raw in raws if (job := observer.reduce(raw)) is not None]
-
-    def job(self, name: str = "job-1") -> Job:
-        return next(job for job in self.jobs() if job.uid == name)
-
-    def store(self) -> Store:
-        return Store(self.directory.as_uri(), self.clock(), Owner("cluster-1", 1.0))
-
-    def clock(self) -> Clock:
-        return Clock(real_now=lambda: self.now)
-
-    def books(self) -> Books:
-        store = self.store()
-        asyncio.run(store.refresh())
-        assert store.books is not None
-        return store.books
-
-    def actor(self, store: Store) -> Actor:
-        observer = Observer(self.config, Clock(), lambda *_: None)
-        context = Context(
-            self.cluster.kube(), store, self.clock(), self.config, "pod-1", lambda: self.leading, observer.reduce
-        )
-        return Actor(context)
-
-    def act(self, decision: Decision) -> int:
-        async def life() -> int:
-            store = self.store()
-            await store.refresh()
-            return await self.actor(store).act(decision)
-
-        return asyncio.run(life())
-
-    def tick(self, judge: Callable[[Snapshot], Decision] | None = None) -> int:
-        async def life() -> int:
-            store = self.store()
-            await store.refresh()
-            seen = snapshot(self.jobs(), store.books)
-            decision = judge(seen) if judge else decide(seen, self.config, self.now, f"d-{self.now}")
-            return await self.actor(store).act(decision)
-
-        return asyncio.run(life())
-
-    def settle(self, rounds: int = 8) -> None:
-        """Agent and Kueue take turns, a second each."""
-        for _ in range(rounds):
-            self.now += 1
-            kueue.step(self.cluster, self.now)
-            self.now += 1
-            self.tick()
+from tests.fakes.cluster import Denied
+from tests.fakes.workloads import a_workload, check, condition, reserve, unreserve, verdict
+from tests.fakes.world import (
+    NIGHT,
+    OTHER_TWIN,
+    RECALLED,
+    RELEASED,
+    TWIN,
+    WAITING,
+    Killed,
+    Raw,
+    World,
+    a_decision,
+    answers_gate,
+    at_gate,
+)
 
 
 @pytest.fixture
@@ -121,21 +43,11 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path / "ledger")
 
 
-def a_decision(**actions: Any) -> Decision:
-    return Decision(id="d-1", decided_at=NOON, **actions)
-
-
-RELEASED = Verdict(Code.RELEASED, {"waited_s": 3_600.0})
-RECALLED = Verdict(Code.RECALLED, {"cause": "budget"})
-CLEARED = Verdict(Code.CLEARED, {"flavor": SPOT})
-WAITING = Verdict(Code.WAITING, {})
-
-
 def test_a_waiting_job_reaches_the_cloud_and_its_end_is_charged(world: World) -> None:
     world.submit()
     world.tick()
     world.settle()
-    assert (world.queue(), world.gate(), world.job().stage) == ("vision-burst", "Ready", Stage.RUNNING_CLOUD)
+    assert (world.queue(), world.gate(), world.job().stage) == (TWIN, "Ready", Stage.RUNNING_CLOUD)
     assert len(world.books().openings) == 1
     world.cluster.change(WORKLOADS, "job-job-1", "vision", lambda raw: condition(raw, "Finished", at=world.now + HOUR))
     world.now += HOUR + 1
@@ -144,7 +56,7 @@ def test_a_waiting_job_reaches_the_cloud_and_its_end_is_charged(world: World) ->
     assert closing.usd == pytest.approx(Decimal(2), abs=Decimal("0.01"))
 
 
-@pytest.mark.parametrize("write", range(1, 7))
+@pytest.mark.parametrize("write", range(1, 9))
 def test_an_agent_killed_at_any_write_is_continued_by_the_next_and_money_is_committed_once(
     world: World, write: int
 ) -> None:
@@ -168,17 +80,14 @@ def test_an_agent_killed_at_any_write_is_continued_by_the_next_and_money_is_comm
         kueue.step(world.cluster, world.now)
         world.now += 1
     assert killed == 1
-    assert (world.queue(), world.gate(), world.job().stage) == ("vision-burst", "Ready", Stage.RUNNING_CLOUD)
+    assert (world.queue(), world.gate(), world.job().stage) == (TWIN, "Ready", Stage.RUNNING_CLOUD)
     assert len(world.books().openings) == 1
     assert len(list(world.directory.rglob("*.open.json"))) == 1
 
 
 @pytest.mark.parametrize("write", range(1, 5))
 def test_a_recall_killed_at_any_write_still_brings_the_job_back(world: World, write: int) -> None:
-    world.submit(queue="vision-burst")
-    world.cluster.change(
-        JOBS, "job-1", "vision", lambda raw: raw["metadata"]["labels"].update({QUEUE_LABEL: "vision-burst"})
-    )
+    world.submit(queue=TWIN)
     world.config = a_config(classes=a_config().model_dump(mode="json")["classes"] | {"p1": NEVER}, default_class="p1")
     kueue.step(world.cluster, world.now)
     count = 0
@@ -210,7 +119,7 @@ NEVER = {"burst": "never", "expected_runtime": "1h"}
 
 def test_a_stop_by_somebody_else_after_a_recall_is_not_undone(world: World) -> None:
     world.submit()
-    raw = verdict(unreserve(reserve(a_workload(queue="vision-burst", active=False))), "recalled")
+    raw = verdict(unreserve(reserve(a_workload(queue=TWIN, active=False))), "recalled")
     world.cluster.put(WORKLOADS, raw)
     world.act(a_decision(recalls=(Recall(world.job(), RECALLED),)))
     assert world.workload()["spec"]["active"] is True
@@ -220,13 +129,13 @@ def test_a_stop_by_somebody_else_after_a_recall_is_not_undone(world: World) -> N
 
 def test_a_recall_waits_until_the_quota_is_gone(world: World) -> None:
     world.submit()
-    world.cluster.put(WORKLOADS, verdict(reserve(a_workload(queue="vision-burst", active=False)), "recalled"))
+    world.cluster.put(WORKLOADS, verdict(reserve(a_workload(queue=TWIN, active=False)), "recalled"))
     assert world.act(a_decision(recalls=(Recall(world.job(), RECALLED),))) == 0
     assert world.cluster.writes() == []
 
 
 def test_a_released_job_without_quota_comes_back_by_label_and_queue_without_being_stopped(world: World) -> None:
-    world.submit(queue="vision-burst")
+    world.submit(queue=TWIN)
     world.act(a_decision(recalls=(Recall(world.job(), RECALLED),)))
     assert (world.queue(), world.workload()["spec"]["queueName"]) == ("vision", "vision")
     assert world.workload()["spec"]["active"] is True
@@ -236,22 +145,16 @@ def test_a_released_job_without_quota_comes_back_by_label_and_queue_without_bein
 def test_a_job_evicted_before_is_released_by_label_and_queue(world: World) -> None:
     world.submit()
     world.cluster.put(WORKLOADS, unreserve(reserve(a_workload(), "h100-onprem")))
-    world.act(a_decision(releases=(Release(world.job(), RELEASED),)))
-    assert (world.queue(), world.workload()["spec"]["queueName"]) == ("vision-burst", "vision-burst")
-
-
-def at_gate(world: World) -> Clear:
-    world.submit()
-    world.cluster.put(WORKLOADS, reserve(a_workload(queue="vision-burst")))
-    return Clear(world.job(), an_opening(), CLEARED)
+    world.act(a_decision(releases=(Release(world.job(), RELEASED, SPOT),)))
+    assert (world.queue(), world.workload()["spec"]["queueName"]) == (TWIN, TWIN)
 
 
 def test_money_is_committed_before_the_gate_opens(world: World) -> None:
     clear = at_gate(world)
     committed: list[bool] = []
 
-    def look(method: str, path: str, body: object) -> None:
-        if path.endswith("/status"):
+    def look(method: str, path: str, body: Any) -> None:
+        if answers_gate(body):
             committed.append(any(world.directory.rglob("*.open.json")))
 
     world.cluster.rule = look
@@ -283,9 +186,9 @@ def test_a_workload_that_changes_between_read_and_answer_is_read_again(world: Wo
     clear = at_gate(world)
     answers = 0
 
-    def touch(method: str, path: str, body: object) -> None:
+    def touch(method: str, path: str, body: Any) -> None:
         nonlocal answers
-        if path.endswith("/status"):
+        if answers_gate(body):
             answers += 1
             if answers < 3:
                 world.cluster.change(WORKLOADS, "job-job-1", "vision", lambda raw: condition(raw, f"Odd{answers}"))
@@ -298,14 +201,27 @@ def test_a_workload_that_changes_between_read_and_answer_is_read_again(world: Wo
 def test_an_eviction_between_read_and_answer_keeps_the_gate_shut(world: World) -> None:
     clear = at_gate(world)
 
-    def evict(method: str, path: str, body: object) -> None:
-        if path.endswith("/status"):
+    def evict(method: str, path: str, body: Any) -> None:
+        if answers_gate(body):
             world.cluster.rule = lambda method, path, body: None
             world.cluster.change(WORKLOADS, "job-job-1", "vision", lambda raw: condition(raw, "Evicted"))
 
     world.cluster.rule = evict
     world.act(a_decision(clears=(clear,)))
     assert world.gate() == "Pending"
+
+
+def test_an_eviction_between_read_and_verdict_keeps_the_gate_shut(world: World) -> None:
+    clear = at_gate(world)
+
+    def evict(method: str, path: str, body: Any) -> None:
+        if method == "PATCH":
+            world.cluster.rule = lambda method, path, body: None
+            world.change(lambda raw: condition(raw, "Evicted"))
+
+    world.cluster.rule = evict
+    assert world.act(a_decision(clears=(clear,))) == 1
+    assert (world.gate(), world.code()) == ("Pending", None)
 
 
 def test_a_store_that_is_down_keeps_the_gate_shut(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -322,7 +238,9 @@ def test_a_store_that_is_down_keeps_the_gate_shut(world: World, monkeypatch: pyt
 def test_without_the_lease_nothing_is_written(world: World) -> None:
     clear = at_gate(world)
     world.leading = False
-    world.act(a_decision(clears=(clear,), releases=(Release(clear.job, RELEASED),), holds=(Hold(clear.job, WAITING),)))
+    world.act(
+        a_decision(clears=(clear,), releases=(Release(clear.job, RELEASED, SPOT),), holds=(Hold(clear.job, WAITING),))
+    )
     assert world.cluster.writes() == []
     assert not world.books().openings
 
@@ -348,8 +266,8 @@ def test_one_job_that_is_refused_does_not_stop_the_others(world: World, code: in
             raise Denied(code)
 
     world.cluster.rule = deny
-    world.act(a_decision(releases=tuple(Release(job, RELEASED) for job in world.jobs())))
-    assert [world.queue(name) for name in ("a", "b", "c")] == ["vision-burst", "vision", "vision-burst"]
+    world.act(a_decision(releases=tuple(Release(job, RELEASED, SPOT) for job in world.jobs())))
+    assert [world.queue(name) for name in ("a", "b", "c")] == [TWIN, "vision", TWIN]
 
 
 def test_an_event_that_cannot_be_written_changes_nothing(world: World) -> None:
@@ -360,13 +278,13 @@ def test_an_event_that_cannot_be_written_changes_nothing(world: World) -> None:
             raise Denied(403)
 
     world.cluster.rule = deny
-    assert world.act(a_decision(releases=(Release(world.job(), RELEASED),))) == 0
-    assert world.queue() == "vision-burst"
+    assert world.act(a_decision(releases=(Release(world.job(), RELEASED, SPOT),))) == 0
+    assert world.queue() == TWIN
 
 
 def test_users_find_an_event_on_their_own_job(world: World) -> None:
     world.submit()
-    world.act(a_decision(releases=(Release(world.job(), RELEASED),)))
+    world.act(a_decision(releases=(Release(world.job(), RELEASED, SPOT),)))
     (event,) = [raw for key, raw in world.cluster.objects.items() if key[0] == "events.k8s.io/v1/events"]
     assert event["regarding"] == {
         "apiVersion": "batch/v1",
@@ -390,7 +308,7 @@ def test_verdicts_of_holding_jobs_are_rationed_and_the_rest_is_told_later(world:
 
 def test_the_same_action_on_the_same_observation_is_not_repeated_at_once(world: World) -> None:
     world.submit()
-    decision = a_decision(releases=(Release(world.job(), RELEASED),))
+    decision = a_decision(releases=(Release(world.job(), RELEASED, SPOT),))
 
     async def twice() -> None:
         store = world.store()
@@ -400,7 +318,8 @@ def test_the_same_action_on_the_same_observation_is_not_repeated_at_once(world: 
         before = len(world.cluster.requests)
         await actor.act(decision)
         assert len(world.cluster.requests) == before
-        await actor.act(a_decision(releases=(Release(replace(world.job(), priority=9), RELEASED),)))
+        moved = replace(world.job(), priority=9)
+        await actor.act(a_decision(holds=(Hold(moved, WAITING),)))
         assert len(world.cluster.requests) > before
 
     asyncio.run(twice())
@@ -433,8 +352,8 @@ def test_a_bug_that_one_job_trips_over_does_not_stop_the_others(world: World, mo
     monkeypatch.setattr(Store, "close", bug)
     close = Close(Closing(an_opening().attempt, NOON, NOON, Decimal(0), "x"))
     with pytest.raises(ExceptionGroup):
-        world.act(a_decision(closes=(close,), clears=(clear,), releases=(Release(world.job("other"), RELEASED),)))
-    assert (world.gate(), world.queue("other")) == ("Ready", "vision-burst")
+        world.act(a_decision(closes=(close,), clears=(clear,), releases=(Release(world.job("other"), RELEASED, SPOT),)))
+    assert (world.gate(), world.queue("other")) == ("Ready", TWIN)
 
 
 def test_a_cloud_job_of_a_team_that_left_the_fleet_stays_committed_until_its_workload_is_gone(world: World) -> None:
@@ -462,3 +381,60 @@ def test_a_job_that_runs_by_now_is_not_recalled_by_an_old_decision(world: World)
     assert world.act(a_decision(clears=(clear,))) == 0
     assert world.act(a_decision(recalls=(Recall(clear.job, Verdict(Code.RECALLED, {})),))) == 1
     assert world.workload()["spec"].get("active", True) is True
+
+
+def test_a_window_queue_is_held_and_let_go_by_its_stop_policy(world: World) -> None:
+    world.cluster.put(LOCAL_QUEUES, {"metadata": {"name": NIGHT, "namespace": "vision"}, "spec": {}})
+    for held, policy in ((True, "Hold"), (False, "None")):
+        assert world.act(a_decision(queues=(SetQueue("vision", NIGHT, held),))) == 0
+        assert world.cluster.get(LOCAL_QUEUES, NIGHT, "vision")["spec"]["stopPolicy"] == policy
+    assert world.act(a_decision(queues=(SetQueue("vision", "gone", True),))) == 0
+
+
+def test_a_job_that_was_moved_to_another_twin_since_it_was_judged_is_not_let_through(world: World) -> None:
+    clear = at_gate(world)
+    world.change(lambda raw: raw["spec"].update(queueName=OTHER_TWIN))
+    assert world.act(a_decision(clears=(clear,))) == 1
+    assert (world.gate(), world.books().openings) == ("Pending", {})
+
+
+def test_the_verdict_stands_on_a_job_before_the_gate_opens(world: World) -> None:
+    clear = at_gate(world)
+    codes: list[str | None] = []
+
+    def look(method: str, path: str, body: Any) -> None:
+        if answers_gate(body):
+            codes.append(world.code())
+
+    world.cluster.rule = look
+    world.act(a_decision(clears=(clear,)))
+    assert codes == ["cleared"]
+
+
+def test_a_dry_run_writes_nothing_and_says_each_thing_once(world: World, caplog: pytest.LogCaptureFixture) -> None:
+    clear = at_gate(world)
+    world.submit("other")
+    world.config = world.config.model_copy(update={"dry_run": True})
+    close = Close(Closing(an_opening().attempt, NOON, NOON, Decimal(0), "x"))
+    decision = a_decision(
+        closes=(close,),
+        clears=(clear,),
+        recalls=(Recall(clear.job, RECALLED),),
+        releases=(Release(world.job("other"), RELEASED, SPOT),),
+        holds=(Hold(world.job("other"), WAITING),),
+        queues=(SetQueue("vision", NIGHT, True),),
+    )
+
+    async def story() -> None:
+        store = world.store()
+        await store.refresh()
+        actor = world.actor(store)
+        with caplog.at_level("INFO"):
+            assert await actor.act(decision) == 0
+            assert await actor.act(decision) == 0
+            await actor.warn(events.bad_expected_runtime(clear.job, "odd"))
+
+    asyncio.run(story())
+    assert world.cluster.requests == []
+    assert not any(world.directory.rglob("*.open.json"))
+    assert [record.getMessage() for record in caplog.records] == ["would act"] * 6 + ["would tell"]

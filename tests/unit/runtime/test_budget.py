@@ -5,13 +5,13 @@ from decimal import Decimal
 from itertools import pairwise
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.cost.budget import Accounts, Shortfall, Standing, hard_budget_applies, summary
-from runtime.cost.exposure import Period, at_stake_in, day_of, expected_in, exposure, later_month, month_of, spent_in
-from runtime.cost.ledger import Attempt, Books, Opening, close
+from runtime.cost.budget import Accounts, Reached, Shortfall, Standing, reached, summary
+from runtime.cost.exposure import at_stake_in, expected_in, exposure, spent_in
+from runtime.cost.ledger import NEVER_STARTED, Attempt, Books, Opening, TopUp, close
+from runtime.cost.periods import Period, day_of, month_of, week_of
 from stacks.agent_config import AgentConfig
 from tests.builders import HOUR, NOON, a_config, a_team, an_opening, some_books
 
@@ -32,33 +32,10 @@ def at(text: str) -> float:
     return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
 
 
-@pytest.mark.parametrize(
-    ("moment", "start", "end"),
-    [
-        ("2026-11-21T12:00", "2026-11-01", "2026-12-01"),
-        ("2026-12-31T23:59:59", "2026-12-01", "2027-01-01"),
-        ("2028-02-29T00:00", "2028-02-01", "2028-03-01"),
-        ("2027-01-01T00:00", "2027-01-01", "2027-02-01"),
-    ],
-)
-def test_a_month_is_the_calendar_month_in_utc(moment: str, start: str, end: str) -> None:
-    assert month_of(at(moment)) == Period(at(start), at(end))
-
-
-@settings(max_examples=40)
-@given(st.floats(0, 4e9))
-def test_periods_contain_their_moment_and_follow_each_other_without_gaps(moment: float) -> None:
-    for period_of in (day_of, month_of):
-        period = period_of(moment)
-        assert period.start <= moment < period.end
-        assert period_of(period.end).start == period.end
-    assert later_month(moment).start == month_of(moment).end
-
-
 def test_a_closing_is_paid_by_the_days_it_ran_in() -> None:
     opening = an_opening(opened_at=BEFORE_MIDNIGHT, max_seconds=2 * HOUR)
     closing = close(opening, BEFORE_MIDNIGHT, BEFORE_MIDNIGHT + 2 * HOUR, "finished")
-    assert (spent_in(closing, TODAY), spent_in(closing, TOMORROW)) == (Decimal(1), Decimal(3))
+    assert (spent_in(opening, closing, TODAY), spent_in(opening, closing, TOMORROW)) == (Decimal(1), Decimal(3))
 
 
 def test_an_open_attempt_counts_today_what_is_left_of_today_and_all_of_it_tomorrow() -> None:
@@ -125,7 +102,7 @@ def test_a_closing_never_counts_more_in_a_period_than_was_set_aside_for_it() -> 
     # A run of 3 s costs 1.5 millionths, rounded up to 2; two thirds of that are more than the exact cost of 2 s.
     opening = an_opening(usd_per_gpu_hour=Decimal("0.0018"), max_seconds=10.0, opened_at=TODAY.end - 2)
     closing = close(opening, TODAY.end - 2, TODAY.end + 1, "finished")
-    assert spent_in(closing, TODAY) <= at_stake_in(opening, TODAY, TODAY.end)
+    assert spent_in(opening, closing, TODAY) <= at_stake_in(opening, TODAY, TODAY.end)
 
 
 def test_what_ends_with_the_month_leaves_the_next_month_whole() -> None:
@@ -175,23 +152,6 @@ def test_without_a_budget_everything_fits() -> None:
     assert fits(a_config(), an_opening(gpus=10_000)) is None
 
 
-@pytest.mark.parametrize(
-    ("fleet", "team", "hard"),
-    [
-        (None, None, False),
-        ({"daily": "1 USD"}, None, True),
-        (None, {"daily": "1 USD"}, True),
-        ({"daily": "1 USD", "kind": "soft"}, {"daily": "1 USD", "kind": "soft"}, False),
-        ({"daily": "1 USD", "kind": "soft"}, {"daily": "1 USD"}, True),
-    ],
-)
-def test_one_hard_budget_is_enough_to_ask_for_a_ceiling(
-    fleet: dict[str, Any] | None, team: dict[str, Any] | None, hard: bool
-) -> None:
-    config = a_config(budget=fleet, teams={"vision": a_team("vision", budget=team)})
-    assert hard_budget_applies(config, "vision") is hard
-
-
 def test_a_summary_says_spent_committed_left_and_overshoot() -> None:
     paid = an_opening(attempt=Attempt("paid", 1), opened_at=NOON - HOUR)
     books = some_books(an_opening(), paid, closings=(close(paid, NOON - HOUR, NOON, "finished"),))
@@ -201,9 +161,11 @@ def test_a_summary_says_spent_committed_left_and_overshoot() -> None:
     )
     found = summary(books, config, NOON)
     two = Decimal(2)
-    assert found.fleet.day == Standing(two, two, Decimal(10), Decimal(6), Decimal(0))
-    assert found.fleet.month == Standing(two, two, None, None, None)
-    assert found.teams["vision"].month == Standing(two, two, Decimal(3), Decimal(0), Decimal(1))
+    none = Decimal(0)
+    assert found.fleet.day == Standing(TODAY, two, two, Decimal(10), none, Decimal(6), none)
+    assert found.fleet.week == Standing(week_of(NOON), two, two, None, none, None, None)
+    assert found.teams["vision"].month == Standing(month_of(NOON), two, two, Decimal(3), none, none, Decimal(1))
+    assert found.teams["vision"].month.overdrawn
     assert found.teams["nlp"].kind is None
     assert found.teams["nlp"].day.spent == 0
 
@@ -226,5 +188,154 @@ def test_the_days_of_a_run_add_up_to_its_cost(runs: list[tuple[float, float]]) -
         opening = an_opening(opened_at=NOON, max_seconds=50 * HOUR)
         closing = close(opening, NOON + offset * HOUR, NOON + (offset + hours) * HOUR, "finished")
         days = _moments([24 * HOUR] * 4, TODAY.start)
-        total = sum(spent_in(closing, Period(start, end)) for start, end in pairwise(days))
+        total = sum(spent_in(opening, closing, Period(start, end)) for start, end in pairwise(days))
         assert abs(total - closing.usd) < Decimal("1e-15")
+
+
+PROJECT = {"budget": {"weekly": "3 USD"}}
+
+
+def a_top_up(scope: str = "fleet", usd: int = 5, granted_at: float = NOON, lasts: float = HOUR) -> TopUp:
+    return TopUp("t-1", scope, Decimal(usd), "deadline", "ada", granted_at, granted_at + lasts)
+
+
+def with_top_up(top_up: TopUp, *openings: Opening) -> Books:
+    return Books({one.attempt: one for one in openings}, {}, {top_up.id: top_up})
+
+
+def test_a_project_may_not_spend_what_fleet_and_team_have_left_beyond_its_own() -> None:
+    config = a_config(budget={"monthly": "1000 USD"}, projects={"llm": PROJECT})
+    running = some_books(an_opening(attempt=Attempt("other", 1), project="llm"))
+    assert fits(config, an_opening(project="llm"), running) == Shortfall(
+        "project llm", "week", Decimal(3), Decimal(1), Decimal(2)
+    )
+    assert fits(config, an_opening(), running) is None
+
+
+def test_a_project_that_nobody_defined_only_has_a_bill() -> None:
+    books = some_books(an_opening(project="gone"))
+    assert fits(a_config(), an_opening(project="gone"), books) is None
+    assert summary(books, a_config(), NOON).projects["gone"].week.committed == 2
+
+
+def test_a_week_begins_on_monday_in_the_budgets_own_zone() -> None:
+    # Sunday 2026-11-22 23:30 UTC is Monday in Berlin.
+    late = at("2026-11-22T23:30")
+    paid = an_opening(attempt=Attempt("paid", 1), opened_at=NOON)
+    books = some_books(paid, closings=(close(paid, NOON, NOON + HOUR, "finished"),))
+    opening = an_opening(opened_at=late)
+    assert fits(with_budget(weekly="3 USD"), opening, books, late) is not None
+    assert fits(with_budget(weekly="3 USD", time_zone="Europe/Berlin"), opening, books, late) is None
+
+
+def test_each_budget_counts_days_of_its_own_zone() -> None:
+    config = a_config(
+        budget={"daily": "3 USD"},
+        teams={"vision": a_team("vision", budget={"daily": "3 USD", "time_zone": "Pacific/Kiritimati"})},
+    )
+    # 11:00 UTC is the 22nd in Kiritimati, whose day began an hour ago.
+    now = at("2026-11-21T11:00")
+    paid = an_opening(attempt=Attempt("paid", 1), opened_at=now - 3 * HOUR)
+    books = some_books(paid, closings=(close(paid, now - 3 * HOUR, now - 2 * HOUR, "finished"),))
+    shortfall = fits(config, an_opening(opened_at=now), books, now)
+    assert shortfall is not None
+    assert shortfall.scope == "fleet"
+    found = summary(books, config, now)
+    assert (found.fleet.day.spent, found.teams["vision"].day.spent) == (Decimal(2), Decimal(0))
+
+
+def test_a_fixed_cost_is_paid_once_by_the_period_of_the_opening() -> None:
+    opening = an_opening(opened_at=BEFORE_MIDNIGHT, fixed_usd=Decimal(7), committed_usd=Decimal(9))
+    assert at_stake_in(opening, TODAY, BEFORE_MIDNIGHT) == Decimal("8.000001")
+    assert at_stake_in(opening, TOMORROW, BEFORE_MIDNIGHT) == Decimal(2)
+    closing = close(opening, BEFORE_MIDNIGHT, BEFORE_MIDNIGHT + HOUR, "finished")
+    assert closing.usd == Decimal(9)
+    assert (spent_in(opening, closing, TODAY), spent_in(opening, closing, TOMORROW)) == (Decimal(8), Decimal(1))
+
+
+def test_a_ceiling_clips_time_and_fixed_cost_together_and_a_job_that_never_started_is_free() -> None:
+    opening = an_opening(fixed_usd=Decimal(7), committed_usd=Decimal(9))
+    assert close(opening, NOON, NOON + 9 * HOUR, "finished").usd == Decimal(9)
+    assert close(opening, NOON, NOON, NEVER_STARTED).usd == 0
+
+
+def test_a_top_up_adds_to_the_running_periods_until_it_expires() -> None:
+    config = with_budget(daily="3 USD")
+    paid = an_opening(attempt=Attempt("paid", 1), opened_at=NOON - HOUR)
+    closing = close(paid, NOON - HOUR, NOON, "finished")
+
+    def books(top_up: TopUp) -> Books:
+        return Books({paid.attempt: paid}, {paid.attempt: closing}, {top_up.id: top_up})
+
+    assert fits(config, an_opening(), books(a_top_up())) is None
+    assert fits(config, an_opening(), books(a_top_up("team vision"))) is not None
+    assert fits(config, an_opening(), books(a_top_up()), NOON + HOUR) is not None
+    assert fits(config, an_opening(), books(a_top_up(granted_at=NOON - 24 * HOUR, lasts=48 * HOUR))) is not None
+    standing = summary(books(a_top_up()), config, NOON).fleet.day
+    assert (standing.limit, standing.topped_up, standing.left) == (Decimal(3), Decimal(5), Decimal(6))
+
+
+def test_a_top_up_never_counts_for_later_periods() -> None:
+    shortfall = fits(with_budget(daily="3 USD"), an_opening(max_seconds=2 * HOUR), with_top_up(a_top_up()))
+    assert shortfall is not None
+    assert shortfall.period == "later day"
+
+
+def test_a_budget_lowered_below_what_is_spent_lets_nothing_new_through_and_says_so() -> None:
+    books = some_books(an_opening(attempt=Attempt("other", 1)))
+    config = with_budget(daily="1 USD")
+    shortfall = fits(config, an_opening(gpus=1), books)
+    assert shortfall is not None
+    assert shortfall.left_usd == 0
+    standing = summary(books, config, NOON).fleet.day
+    assert (standing.overdrawn, standing.left, standing.overshoot) == (True, Decimal(0), Decimal(1))
+
+
+def test_attempts_of_a_budget_that_was_soft_count_what_they_have_run_once_it_is_hard() -> None:
+    books = some_books(an_opening(attempt=Attempt("old", 1), hard=False, opened_at=NOON))
+    config = with_budget(daily="10 USD")
+    assert summary(books, config, NOON + HOUR).fleet.day.committed == Decimal(2)
+    assert summary(books, config, NOON + 4 * HOUR).fleet.day.committed == Decimal(8)
+    assert fits(config, an_opening(opened_at=NOON + 4 * HOUR, max_seconds=2 * HOUR), books, NOON + 4 * HOUR) is not None
+
+
+def test_the_tightest_budget_is_the_running_period_with_the_least_left() -> None:
+    config = a_config(
+        budget={"daily": "100 USD", "monthly": "1000 USD"},
+        teams={"vision": a_team("vision", budget={"weekly": "9 USD"})},
+    )
+    found = Accounts(some_books(), config, NOON).tightest(an_opening())
+    assert found == Shortfall("team vision", "week", Decimal(9), Decimal(9), Decimal(2))
+    assert Accounts(some_books(), a_config(), NOON).tightest(an_opening()) is None
+
+
+def test_an_opening_may_not_be_older_than_the_running_periods() -> None:
+    config = a_config(
+        budget={"monthly": "100 USD"},
+        teams={"vision": a_team("vision", budget={"daily": "9 USD", "time_zone": "Asia/Tokyo"})},
+    )
+    accounts = Accounts(some_books(), config, NOON)
+    assert accounts.earliest_opening("vision") == at("2026-11-20T15:00")
+    assert accounts.earliest_opening("nlp") == at("2026-11-01")
+
+
+def test_thresholds_are_reached_by_spent_and_committed_money() -> None:
+    config = a_config(budget={"daily": "4 USD", "weekly": "100 USD"}, projects={"llm": PROJECT})
+    found = reached(summary(some_books(an_opening(project="llm")), config, NOON), config)
+    two = Decimal(2)
+    assert found == (
+        Reached("fleet", "day", TODAY.start, 0.5, two, Decimal(4)),
+        Reached("project llm", "week", week_of(NOON).start, 0.5, two, Decimal(3)),
+    )
+    assert reached(summary(some_books(), with_budget(daily="0 USD"), NOON), with_budget(daily="0 USD")) == ()
+
+
+def test_a_clock_that_was_set_back_does_not_hide_what_was_opened() -> None:
+    opening = an_opening(opened_at=NOON + 13 * HOUR)
+    assert at_stake_in(opening, TODAY, NOON) == Decimal(2)
+    assert at_stake_in(opening, TOMORROW, NOON) == Decimal(2)
+
+
+def test_an_absurd_amount_does_not_break_the_sums() -> None:
+    books = some_books(an_opening(committed_usd=Decimal("1e20"), max_seconds=3e10))
+    assert summary(books, with_budget(daily="1 USD"), NOON).fleet.day.overdrawn

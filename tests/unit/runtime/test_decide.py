@@ -7,17 +7,21 @@ from typing import Any
 import pytest
 
 from runtime.cost.ledger import Attempt, close
-from runtime.routing.decide import GATE_PATIENCE_SECONDS, PROMISE_SECONDS, decide
+from runtime.routing.decide import decide
 from runtime.routing.decision import Decision
+from runtime.routing.gate import GATE_PATIENCE_SECONDS
+from runtime.routing.release import PROMISE_SECONDS
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.verdict import Code
 from stacks.agent_config import AgentConfig
 from tests.builders import (
     HOUR,
+    LOCAL,
     NOON,
     ON_DEMAND,
     SPOT,
     a_config,
+    a_flavor,
     a_job,
     a_job_at_the_gate,
     a_snapshot,
@@ -28,6 +32,11 @@ from tests.builders import (
 )
 
 HARD = {"daily": "100 USD"}
+FLAVORS = {
+    LOCAL: a_flavor("onprem", 16, "0"),
+    SPOT: a_flavor("spot", 16, "2"),
+    ON_DEMAND: a_flavor("on-demand", 8, "4"),
+}
 
 
 def decided(snapshot: Snapshot, config: AgentConfig | None = None, now: float = NOON) -> Decision:
@@ -54,6 +63,7 @@ def test_a_job_that_waited_long_enough_is_released() -> None:
         "limit_s": 1_800,
         "limit_source": "constant",
         "earliest_at": NOON - 1_800,
+        "target": SPOT,
     }
 
 
@@ -71,7 +81,10 @@ def test_a_class_that_stays_local_is_held_however_long_it_waits() -> None:
 
 
 def test_a_job_larger_than_every_flavor_is_too_large() -> None:
-    assert held(decided(a_snapshot(a_job(gpus=17)))) == {"job-1": Code.TOO_LARGE}
+    config = a_config(
+        flavors=FLAVORS | {LOCAL: a_flavor("onprem", 32, "0")}, teams={"vision": a_team("vision", quota={LOCAL: 32})}
+    )
+    assert held(decided(a_snapshot(a_job(gpus=17)), config)) == {"job-1": Code.TOO_LARGE}
 
 
 def test_while_the_ledger_is_down_nobody_is_released() -> None:
@@ -91,7 +104,7 @@ def test_a_team_at_its_limit_waits_while_another_goes() -> None:
     jobs = (
         running("running", gpus=1),
         a_job_at_the_gate("gate", gpus=1),
-        a_job("promised", stage=Stage.RELEASED, gpus=1),
+        a_job("promised", stage=Stage.RELEASED, verdict_code="released", gpus=1),
         a_job("two", gpus=2),
         a_job("other", gpus=2, team="nlp", namespace="nlp"),
         a_job("one", gpus=1, created_at=NOON - 2_000),
@@ -108,7 +121,8 @@ def test_a_job_waits_while_the_cloud_has_no_room_for_it() -> None:
 
 
 def test_room_promised_to_released_jobs_is_not_given_twice() -> None:
-    jobs = [a_job("promised", stage=Stage.RELEASED, gpus=16), a_job("big", gpus=9), a_job("small", gpus=8)]
+    promised = a_job("promised", stage=Stage.RELEASED, verdict_code="released", gpus=16)
+    jobs = [promised, a_job("big", gpus=9), a_job("small", gpus=8)]
     assert released(decided(a_snapshot(*jobs))) == ["small"]
 
 
@@ -118,27 +132,27 @@ def test_a_job_that_runs_on_local_gpus_takes_no_cloud_room() -> None:
 
 
 def test_releases_of_one_decision_share_the_budget() -> None:
-    decision = decided(a_snapshot(a_job("a"), a_job("b"), a_job("c")), a_config(budget={"daily": "9 USD"}))
+    decision = decided(a_snapshot(a_job("a"), a_job("b"), a_job("c")), a_config(budget={"daily": "5 USD"}))
     assert (released(decision), held(decision)) == (["a", "b"], {"c": Code.BUDGET})
     assert decision.holds[0].verdict.facts == {
         "scope": "fleet",
         "period": "day",
-        "limit_usd": 9.0,
+        "limit_usd": 5.0,
         "left_usd": 1.0,
-        "needed_usd": 4.0,
+        "needed_usd": 2.0,
     }
 
 
-def test_a_release_must_be_affordable_on_the_dearest_flavor_it_may_land_on() -> None:
+def test_a_release_is_charged_the_price_of_the_flavor_it_is_released_to() -> None:
     config = a_config(budget={"daily": "16 USD"})
-    assert held(decided(a_snapshot(a_job(gpus=8)), config)) == {"job-1": Code.BUDGET}
-    too_large_for_on_demand = a_job(gpus=9, max_seconds=HOUR / 2)
-    assert released(decided(a_snapshot(too_large_for_on_demand), config)) == ["job-1"]
+    assert released(decided(a_snapshot(a_job(gpus=8)), config)) == ["job-1"]
+    spot_is_full = running("full", gpus=16)
+    assert held(decided(a_snapshot(spot_is_full, a_job(gpus=8)), config)) == {"job-1": Code.BUDGET}
 
 
 def test_money_promised_to_released_jobs_is_not_given_twice() -> None:
     jobs = (a_job("promised", stage=Stage.RELEASED), a_job("next"))
-    assert held(decided(a_snapshot(*jobs), a_config(budget={"daily": "7 USD"}))) == {"next": Code.BUDGET}
+    assert held(decided(a_snapshot(*jobs), a_config(budget={"daily": "3 USD"}))) == {"next": Code.BUDGET}
 
 
 def test_higher_priority_goes_first_then_the_older_then_the_smaller_uid() -> None:
@@ -206,6 +220,7 @@ def test_a_job_that_breaks_the_budget_does_not_pass_the_gate() -> None:
         ({"job_class": "p2"}, "class-stays-local"),
         ({"gpus": 9}, "team-limit"),
         ({"flavor": "gone"}, "not-in-fleet"),
+        ({"target": ON_DEMAND}, "misrouted"),
         ({"team": "gone"}, "not-in-fleet"),
     ],
 )
@@ -268,25 +283,25 @@ def test_under_a_soft_budget_each_refused_job_is_told_what_it_would_cost_itself(
     spent = an_opening("spent", hard=False, expected_seconds=9 * HOUR)
     jobs = [a_job(uid, expected_seconds=hours * HOUR, max_seconds=9 * HOUR) for uid, hours in (("a", 1), ("b", 2))]
     holds = decide(a_snapshot(*jobs, books=some_books(spent)), config, NOON, "d-1").holds
-    assert [hold.verdict.facts["needed_usd"] for hold in holds] == [4, 8]
+    assert [hold.verdict.facts["needed_usd"] for hold in holds] == [2, 4]
 
 
 def test_under_hard_budgets_each_refused_job_is_told_the_price_of_its_own_limit() -> None:
-    config = a_config(budget={"monthly": 2})
+    config = a_config(budget={"monthly": 1})
     jobs = [a_job(uid, expected_seconds=60, max_seconds=hours * HOUR) for uid, hours in (("a", 1), ("b", 2))]
     holds = decide(a_snapshot(*jobs), config, NOON, "d-1").holds
-    assert [hold.verdict.facts["needed_usd"] for hold in holds] == [4, 8]
+    assert [hold.verdict.facts["needed_usd"] for hold in holds] == [2, 4]
 
 
 def test_a_refused_job_is_told_the_room_that_is_free_when_its_turn_comes() -> None:
-    sizes = {"takes-9-spot": 9, "refused": 10, "takes-8-on-demand": 8, "refused-later": 10}
+    sizes = {"takes-9-spot": 9, "refused": 10, "takes-2-spot": 2, "refused-later": 10}
     jobs = [
-        a_job(uid, gpus=gpus, created_at=NOON - 2 * HOUR + place, expected_seconds=60 + place)
+        a_job(uid, gpus=gpus, created_at=NOON - HOUR + place, expected_seconds=60 + place)
         for place, (uid, gpus) in enumerate(sizes.items())
     ]
     decision = decided(a_snapshot(*jobs))
-    assert released(decision) == ["takes-9-spot", "takes-8-on-demand"]
-    assert [hold.verdict.facts["free_gpus"] for hold in decision.holds] == [8, 7]
+    assert released(decision) == ["takes-9-spot", "takes-2-spot"]
+    assert [hold.verdict.facts["free_gpus"] for hold in decision.holds] == [7, 5]
 
 
 def test_holds_at_the_gate_and_in_the_queues_are_listed_in_one_order() -> None:
@@ -320,7 +335,12 @@ def test_money_committed_for_another_shape_does_not_open_the_gate(change: dict[s
 
 def test_a_pod_larger_than_any_cloud_node_stays_local() -> None:
     decision = decided(a_snapshot(a_job(gpus=16, pod_gpus=16)), a_config())
-    assert [(hold.verdict.code, hold.verdict.facts["node_gpus"]) for hold in decision.holds] == [(Code.TOO_LARGE, 8)]
+    [hold] = decision.holds
+    assert (hold.verdict.code, hold.verdict.facts["cause"], hold.verdict.facts["node_gpus"]) == (
+        Code.NEVER_FITS,
+        "too-large",
+        8,
+    )
 
 
 def test_a_released_job_that_kueue_cannot_place_keeps_nothing_from_others_for_ever() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from runtime.routing.decide import decide
+from runtime.routing.endings import LINGER_SECONDS
 from runtime.routing.snapshot import Stage
 from tests.builders import (
     HOUR,
@@ -79,12 +80,12 @@ def test_while_its_reservation_stands_an_attempt_stays_open(job: dict[str, Any])
         ),
         pytest.param(
             {"stage": Stage.RELEASED, "released_quota_at": NOON + 600, "ever_admitted": True},
-            Ending(0, 600, "quota released"),
+            Ending(0, 600 + LINGER_SECONDS, "quota released"),
             id="preempted in the cloud, waiting in the twin",
         ),
         pytest.param(
             {"stage": Stage.QUEUED, "released_quota_at": NOON + 600, "ever_admitted": True},
-            Ending(0, 600, "quota released"),
+            Ending(0, 600 + LINGER_SECONDS, "quota released"),
             id="recalled after it ran, back in its queue",
         ),
         pytest.param(

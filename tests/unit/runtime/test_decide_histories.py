@@ -15,6 +15,7 @@ from runtime.cost.ledger import Attempt, Closing, Opening
 from runtime.routing.decide import decide
 from runtime.routing.decision import Decision
 from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.routing.verdict import Code
 from stacks.agent_config import AgentConfig
 from tests.builders import HOUR, LOCAL, NOON, ON_DEMAND, SPOT, a_config, a_job, a_snapshot, a_team, some_books
 
@@ -22,10 +23,22 @@ CLOUD = {SPOT: 16, ON_DEMAND: 8}
 EVENING = NOON + 10 * HOUR
 
 configs = st.builds(
-    lambda daily, monthly, gpus, policy: a_config(
+    lambda daily, monthly, gpus, policy, class_policy: a_config(
         budget={"daily": daily, "monthly": monthly},
-        teams={"vision": a_team("vision", max_burst_gpus=gpus), "nlp": a_team("nlp", budget={"daily": daily / 2})},
+        teams={
+            "vision": a_team("vision", max_burst_gpus=gpus, window_queues={"night": "vision-window-night"}),
+            "nlp": a_team("nlp", budget={"daily": daily / 2}, window_queues={"night": "nlp-window-night"}),
+        },
+        projects={"demo": {"budget": {"monthly": monthly / 4}, "teams": ["vision"]}},
+        classes={
+            "p0": {"max_wait": "5m", "burst": "allowed", "expected_runtime": "1h", "policy": class_policy},
+            "p1": {"burst": "allowed", "expected_runtime": "1h"},
+            "p2": {"burst": "never", "expected_runtime": "1h"},
+            "safe": {"burst": "allowed", "expected_runtime": "1h", "markets": ["onprem", "on-demand"]},
+            "night": {"burst": "allowed", "expected_runtime": "1h", "window": "23:00-05:00 Europe/Berlin"},
+        },
         policy=policy,
+        data={"bandwidth": "1 Gbps", "max_staging": "10m", "usd_per_gb": "0.02"},
     ),
     st.integers(1, 80),
     st.integers(1, 120),
@@ -34,8 +47,12 @@ configs = st.builds(
         [
             {"kind": "constant", "wait": "20m"},
             {"kind": "compute-wait", "wait_per_gpu_hour": "4m", "bounds": ["2m", "2h"]},
+            {"kind": "per-gpu", "wait_per_gpu": "4m", "bounds": ["2m", "2h"]},
+            {"kind": "always"},
+            {"kind": "never"},
         ]
     ),
+    st.none() | st.just({"kind": "always"}),
 )
 
 
@@ -44,12 +61,15 @@ def some_jobs(chance: random.Random, count: int) -> list[Job]:
         a_job(
             f"job-{number:03}",
             team=chance.choice(["vision", "nlp"]),
-            job_class=chance.choice(["p0", "p1", "p1", "p2"]),
+            job_class=chance.choice(["p0", "p1", "p1", "p2", "safe", "night"]),
             priority=chance.choice([0, 0, 100]),
             gpus=chance.choice([1, 1, 2, 2, 4, 8, 16, 32]),
             created_at=EVENING - chance.choice([60.0, HOUR, 3 * HOUR]),
             expected_seconds=chance.choice([None, 600.0, 4 * HOUR]),
             max_seconds=chance.choice([None, 600.0, HOUR / 2, 2 * HOUR, 9 * HOUR]),
+            project=chance.choice(["", "", "demo", "typo"]),
+            gpu=chance.choice([None, None, "h100", "h200"]),
+            data_bytes=chance.choice([0, 0, 10**10, 10**12]),
         )
         for number in range(count)
     ]
@@ -83,7 +103,12 @@ class SmallKueue:
         for recall in decision.recalls:
             self._release_quota(self.jobs[recall.job.uid], Stage.QUEUED)
         for release in decision.releases:
-            self._set(release.job, stage=Stage.RELEASED)
+            said = {"verdict_code": release.verdict.code.value, "verdict_at": self.now}
+            self._set(
+                release.job, **({} if self._lost() else {"stage": Stage.RELEASED, "target": release.target}), **said
+            )
+        for hold in decision.holds:
+            self._set(hold.job, verdict_code=hold.verdict.code.value, verdict_at=self.now)
 
     def live(self) -> None:
         """Time passes; jobs start, end, are evicted or deleted. The run time limit is enforced to the second."""
@@ -108,16 +133,26 @@ class SmallKueue:
         for other in self.jobs.values():
             if other.flavor in held and other.stage is not Stage.FINISHED:
                 held[other.flavor] += other.gpus
-        fitting = [flavor for flavor, cap in CLOUD.items() if held[flavor] + job.gpus <= cap]
-        if fitting and self.chance.random() < 0.7:
+        target = job.target or ""
+        if held[target] + job.gpus <= CLOUD[target] and self.chance.random() < 0.7:
             at = {"reserved_at": self.now, "attempt": int(self.now)}
-            self._set(job, stage=Stage.AT_GATE, flavor=self.chance.choice(fitting), ready_at=None, **at)
-        elif self.chance.random() < 0.2:
+            self._set(job, stage=Stage.AT_GATE, flavor=target, ready_at=None, **at)
+        elif job.gpu != "h200" and job.gpus <= 16 and self.chance.random() < 0.2:
             self._set(job, stage=Stage.RUNNING_LOCAL, flavor=LOCAL, ever_admitted=True, reserved_at=self.now)
 
     def _release_quota(self, job: Job, stage: Stage) -> None:
         gone: dict[str, Any] = {"flavor": None, "reserved_at": None, "attempt": None, "ready_at": None}
-        self._set(job, stage=stage, released_quota_at=self.now, **gone)
+        target = job.target if stage is Stage.RELEASED else None
+        never_ready = stage is Stage.RELEASED and self.chance.random() < 0.3
+        self._set(
+            job,
+            stage=stage,
+            released_quota_at=self.now,
+            target=target,
+            never_ready=never_ready,
+            verdict_code=None,
+            **gone,
+        )
 
     def _set(self, job: Job, **changes: Any) -> None:
         self.jobs[job.uid] = replace(self.jobs[job.uid], **changes)
@@ -141,9 +176,31 @@ def check_money(kueue: SmallKueue) -> None:
                     assert amounts.spent + amounts.committed <= limit
 
 
+def check_fates(kueue: SmallKueue, decision: Decision) -> None:
+    """Every job is in exactly one place: it runs, waits with a reason that stands, is refused with one, or moves."""
+    moving = {
+        action.job.uid for actions in (decision.clears, decision.recalls, decision.releases) for action in actions
+    }
+    told = {hold.job.uid: hold.verdict.code for hold in decision.holds}
+    assert not moving & told.keys()
+    for job in kueue.jobs.values():
+        if job.stage is Stage.QUEUED and job.uid not in moving:
+            code = told.get(job.uid, job.verdict_code)
+            assert code is not None
+            assert code not in (Code.CLEARED, Code.RECALLED)
+            assert (code == Code.NEVER_FITS) <= (job.gpus > 16 or job.gpu == "h200")
+        if job.stage is Stage.AT_GATE:
+            assert job.uid in moving
+
+
 def check_decision(kueue: SmallKueue, decision: Decision) -> None:
+    check_fates(kueue, decision)
     for clear in decision.clears:
-        assert clear.job.flavor == clear.opening.flavor
+        assert clear.job.flavor == clear.opening.flavor == clear.job.target
+        assert kueue.config.classes[clear.job.job_class].burst == "allowed"
+        assert clear.job.job_class != "safe" or clear.opening.flavor == ON_DEMAND
+        assert clear.job.project != "typo"
+        assert clear.job.data_bytes < 10**12
         assert (clear.job.uid, clear.job.attempt) == (
             clear.opening.attempt.workload_uid,
             clear.opening.attempt.reserved_at,
@@ -153,7 +210,8 @@ def check_decision(kueue: SmallKueue, decision: Decision) -> None:
     assert len(acted) == len(set(acted))
     held = sum(j.gpus for j in kueue.jobs.values() if j.flavor in CLOUD and j.stage is not Stage.FINISHED)
     assert held + sum(release.job.gpus for release in decision.releases) <= sum(CLOUD.values())
-    order = [(-release.job.priority, release.job.created_at, release.job.uid) for release in decision.releases]
+    leaving = [release.job for release in decision.releases if release.job.stage is Stage.QUEUED]
+    order = [(-job.priority, job.created_at, job.uid) for job in leaving]
     assert all(first < second for first, second in pairwise(order))
     standing = {(j.uid, j.attempt) for j in kueue.jobs.values() if j.flavor in CLOUD and j.stage is not Stage.FINISHED}
     closed = {(c.closing.attempt.workload_uid, c.closing.attempt.reserved_at) for c in decision.closes}
@@ -194,7 +252,8 @@ def test_a_younger_job_never_leaves_before_an_older_one_of_its_shape(config: Age
         for old in (job for job in jobs if job.uid not in left):
             same = (old.team, old.job_class, old.priority) == (young.team, young.job_class, young.priority)
             no_larger = old.gpus <= young.gpus and old.expected_seconds == young.expected_seconds
-            if same and no_larger and old.max_seconds == young.max_seconds:
+            alike = (old.project, old.gpu, old.data_bytes) == (young.project, young.gpu, young.data_bytes)
+            if same and no_larger and alike and old.max_seconds == young.max_seconds:
                 assert (young.created_at, young.uid) < (old.created_at, old.uid)
 
 

@@ -29,10 +29,10 @@ def test_a_waiting_job_reads_how_long_it_has_waited_and_until_when() -> None:
 
 
 def test_a_job_beyond_the_budget_reads_what_it_needs_and_what_is_left() -> None:
-    config = a_config(teams={"vision": a_team("vision", budget={"monthly": "3 USD"})})
+    config = a_config(teams={"vision": a_team("vision", budget={"monthly": "1 USD"})})
     hold = decide(a_snapshot(a_job()), config, NOON, "d-1").holds[0]
     assert sentence(hold.verdict) == (
-        "may go to the cloud, but would break the budget of the team vision: it needs up to $4.00 and $3.00 of $3.00 "
+        "may go to the cloud, but would break the budget of the team vision: it needs up to $2.00 and $1.00 of $1.00 "
         "is left for this month"
     )
 
@@ -40,7 +40,8 @@ def test_a_job_beyond_the_budget_reads_what_it_needs_and_what_is_left() -> None:
 def test_a_cleared_job_reads_its_flavor_its_price_and_what_is_committed() -> None:
     clear = decide(a_snapshot(a_job_at_the_gate(gpus=4)), a_config(), NOON, "d-1").clears[0]
     assert sentence(clear.verdict) == (
-        "runs in the cloud: 4 GPUs of h100-spot at $2.00 per GPU-hour; $8.00 committed for 1h"
+        "runs in the cloud: 4 GPUs of h100-spot at $2.00 per GPU-hour; $8.00 committed for 1h; waited 1h of 30m; "
+        "est. $8.00"
     )
 
 

@@ -9,11 +9,22 @@ import httpx2
 import pytest
 from lightkube.config.client_adapter import BearerTokenFileAuth
 
-from runtime import kube as kube_module
+from runtime import api
 from runtime.cache import RESYNC_SECONDS, Cache
 from runtime.errors import Conflict, Expired, Forbidden, KubeError, NotFound, Rejected, SettingsError, Unreachable
-from runtime.kube import ADMISSION_CHECKS, JOBS, WORKLOADS, Kube, connect
-from stacks.labels import GATE_NAME, QUEUE_LABEL, VERDICT_ANNOTATION
+from runtime.kube import (
+    ADMISSION_CHECKS,
+    CONFIG_MAPS,
+    LOCAL_QUEUES,
+    PODS,
+    WORKLOADS,
+    Kube,
+    Resource,
+    connect,
+    job_resource,
+)
+from stacks.kinds import JOB_KINDS, JobKind
+from stacks.labels import GATE_NAME, QUEUE_LABEL, RECALL_ANNOTATION, VERDICT_ANNOTATION, VERDICT_CONDITION
 from tests.fakes.cluster import Denied, FakeCluster
 from tests.fakes.faketime import run
 from tests.fakes.workloads import a_batch_job, a_workload, check, reserve
@@ -38,7 +49,7 @@ async def following(
 
 
 def test_a_cache_lists_every_page_and_then_follows_the_watch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube_module, "PAGE_SIZE", 2)
+    monkeypatch.setattr(api, "PAGE_SIZE", 2)
     cluster = FakeCluster()
     for number in range(5):
         cluster.put(WORKLOADS, a_workload(f"w{number}"))
@@ -69,6 +80,10 @@ def test_a_cache_lists_every_page_and_then_follows_the_watch(monkeypatch: pytest
         ),
         pytest.param(
             lambda cluster: cluster.send_on_watches(b'{"type":"ERROR","object":{}}\n'), id="the error says nothing"
+        ),
+        pytest.param(
+            lambda cluster: cluster.send_on_watches(b'{"type":"ERROR","object":{"code":"late"}}\n'),
+            id="the error has no number",
         ),
     ],
 )
@@ -119,13 +134,13 @@ def test_a_kind_that_is_not_installed_yet_is_waited_for() -> None:
         await asyncio.sleep(60)
         assert not cache.synced.is_set()
         cluster.rule = lambda method, path, body: None
-        await asyncio.wait_for(cache.synced.wait(), 10)
+        await asyncio.wait_for(cache.synced.wait(), 31)
 
     run(following(cluster, story))
 
 
 def test_a_list_whose_next_page_expired_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kube_module, "PAGE_SIZE", 1)
+    monkeypatch.setattr(api, "PAGE_SIZE", 1)
     cluster = FakeCluster()
     for name in ("a", "b", "c"):
         cluster.put(WORKLOADS, a_workload(name))
@@ -254,13 +269,129 @@ def test_a_name_cannot_leave_its_place_in_the_path() -> None:
     assert WORKLOADS.path("team/../x", "a?b") == "/apis/kueue.x-k8s.io/v1beta2/namespaces/team%2F..%2Fx/workloads/a%3Fb"
 
 
-def test_moving_a_job_changes_its_queue_label_and_nothing_else() -> None:
+@pytest.mark.parametrize("kind", JOB_KINDS, ids=lambda kind: kind.kind)
+def test_moving_a_job_of_any_kind_changes_its_queue_label_and_nothing_else(kind: JobKind) -> None:
     cluster = FakeCluster()
-    before = cluster.put(JOBS, a_batch_job())
-    run(cluster.kube().set_job_queue("vision", "job-1", "vision-burst"))
-    after = cluster.get(JOBS, "job-1", "vision")
-    assert after["metadata"]["labels"] == {QUEUE_LABEL: "vision-burst", "own": "x"}
+    resource = job_resource(kind.api_version, kind.kind)
+    assert resource is not None
+    before = cluster.put(resource, a_batch_job(kind=kind))
+    run(cluster.kube().set_queue(resource, "vision", "job-1", "vision-burst-x"))
+    after = cluster.get(resource, "job-1", "vision")
+    assert after["metadata"]["labels"] == {QUEUE_LABEL: "vision-burst-x", "own": "x"}
     assert after["spec"] == before["spec"]
+
+
+def test_a_job_is_found_in_the_version_its_owner_reference_names_and_an_unknown_kind_is_not() -> None:
+    assert job_resource("jobset.x-k8s.io/v1beta1", "JobSet") == Resource("jobset.x-k8s.io/v1beta1", "jobsets")
+    assert job_resource("v1", "Pod") is None
+    assert job_resource("batch.evil.example/v1", "Job") is None
+
+
+def test_a_queue_is_held_and_let_go() -> None:
+    cluster = FakeCluster()
+    cluster.put(LOCAL_QUEUES, {"metadata": {"name": "w", "namespace": "vision"}, "spec": {"clusterQueue": "vision"}})
+    run(cluster.kube().hold_local_queue("vision", "w", True))
+    assert cluster.get(LOCAL_QUEUES, "w", "vision")["spec"] == {"clusterQueue": "vision", "stopPolicy": "Hold"}
+    run(cluster.kube().hold_local_queue("vision", "w", False))
+    assert cluster.get(LOCAL_QUEUES, "w", "vision")["spec"]["stopPolicy"] == "None"
+
+
+def test_entries_of_a_config_map_are_set_and_removed_and_the_others_stay() -> None:
+    cluster = FakeCluster()
+    cluster.put(CONFIG_MAPS, {"metadata": {"name": "c", "namespace": "vision", "labels": {"own": "x"}}})
+    run(cluster.kube().patch_config_map("vision", "c", {"a": "1", "b": "2"}))
+    run(cluster.kube().patch_config_map("vision", "c", {"a": None, "c": ""}))
+    after = cluster.get(CONFIG_MAPS, "c", "vision")
+    assert (after["data"], after["metadata"]["labels"]) == ({"b": "2", "c": ""}, {"own": "x"})
+
+
+def test_lists_and_watches_select_by_namespace_label_and_field() -> None:
+    cluster = FakeCluster()
+    for namespace, name, team in (("a", "x", "red"), ("a", "y", "blue"), ("b", "x", "red")):
+        cluster.put(PODS, {"metadata": {"namespace": namespace, "name": name, "labels": {"team": team}}})
+    kube = cluster.kube()
+
+    async def names(*args: Any) -> list[str]:
+        return [item["metadata"]["name"] for item in await kube.list(PODS, *args)]
+
+    async def story() -> None:
+        assert await names("a") == ["x", "y"]
+        assert await names(None, "team=red") == ["x", "x"]
+        assert await names("a", "team", "metadata.name=y") == ["y"]
+        seen = []
+
+        async def follow() -> None:
+            async for kind, raw in kube.watch(PODS, "0", 5, "a", "team=red"):
+                seen.append((kind, raw["metadata"]["name"]))
+
+        watching = asyncio.create_task(follow())
+        await asyncio.sleep(1)
+        cluster.change(PODS, "x", "b", lambda raw: raw["metadata"].update(annotations={"n": "1"}))
+        cluster.change(PODS, "x", "a", lambda raw: raw["metadata"]["labels"].update(team="blue"))
+        await watching
+        assert seen == [("MODIFIED", "x"), ("DELETED", "x")]
+
+    run(story())
+
+
+def a_condition(status: str = "False") -> Raw:
+    return {
+        "type": VERDICT_CONDITION,
+        "status": status,
+        "reason": "Waiting",
+        "message": "m",
+        "lastTransitionTime": "2026-11-21T12:00:00Z",
+    }
+
+
+def test_the_condition_and_the_gates_answer_do_not_take_each_other_away() -> None:
+    cluster = FakeCluster()
+    cluster.put(WORKLOADS, check(reserve(a_workload()), "Pending", name="other"))
+    kube = cluster.kube()
+
+    async def story() -> None:
+        await kube.write_condition("vision", "job-job-1", a_condition())
+        version = cluster.get(WORKLOADS, "job-job-1", "vision")["metadata"]["resourceVersion"]
+        await kube.answer_gate("vision", "job-job-1", check=GATE_NAME, message="m", resource_version=version, now=0)
+        await kube.write_condition("vision", "job-job-1", a_condition("True"))
+
+    run(story())
+    status = cluster.get(WORKLOADS, "job-job-1", "vision")["status"]
+    assert {entry["name"]: entry["state"] for entry in status["admissionChecks"]} == {
+        GATE_NAME: "Ready",
+        "other": "Pending",
+    }
+    conditions = {entry["type"]: entry["status"] for entry in status["conditions"]}
+    assert conditions == {"QuotaReserved": "True", VERDICT_CONDITION: "True"}
+
+
+def test_under_one_manager_the_condition_would_take_the_gates_answer_away() -> None:
+    cluster = FakeCluster()
+    stored = cluster.put(WORKLOADS, reserve(a_workload()))
+    kube, version = cluster.kube(), stored["metadata"]["resourceVersion"]
+
+    async def story() -> None:
+        await kube.answer_gate("vision", "job-job-1", check=GATE_NAME, message="m", resource_version=version, now=0)
+        await kube.apply(WORKLOADS, "vision", "job-job-1", {"conditions": [a_condition()]}, None)
+
+    run(story())
+    assert cluster.get(WORKLOADS, "job-job-1", "vision")["status"]["admissionChecks"] == []
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("1", 1.0), (" 7 ", 7.0), ("99999999999999", 60.0), (None, None), ("soon", None), ("-1", None), ("٣", None),
+     ("Sat, 21 Nov 2026 12:00:00 GMT", None)],
+)  # fmt: skip
+def test_a_server_that_names_a_time_to_come_back_is_heard_but_not_for_ever(
+    header: str | None, seconds: float | None
+) -> None:
+    headers = [] if header is None else [(b"retry-after", header.encode())]
+    transport = httpx2.MockTransport(lambda request: httpx2.Response(429, json={}, headers=headers))
+    kube = Kube(httpx2.AsyncClient(transport=transport, base_url="https://cluster"))
+    with pytest.raises(Unreachable) as caught:
+        run(kube.get(WORKLOADS, "w", "vision"))
+    assert caught.value.retry_after == seconds
 
 
 def test_the_gates_answer_leaves_other_checks_alone_and_refuses_a_stale_read() -> None:
@@ -287,13 +418,21 @@ def test_the_gates_answer_leaves_other_checks_alone_and_refuses_a_stale_read() -
 def test_a_workload_is_patched_in_one_request() -> None:
     cluster = FakeCluster()
     cluster.put(WORKLOADS, a_workload())
-    run(cluster.kube().patch_workload("vision", "job-job-1", verdict="{}", active=False, queueName="vision-burst"))
-    after = cluster.get(WORKLOADS, "job-job-1", "vision")
-    assert (after["spec"]["active"], after["spec"]["queueName"]) == (False, "vision-burst")
+    kube = cluster.kube()
+    after = run(kube.patch_workload("vision", "job-job-1", verdict="{}", active=False, queue="vision-burst-x"))
+    assert after == cluster.get(WORKLOADS, "job-job-1", "vision")
+    assert (after["spec"]["active"], after["spec"]["queueName"]) == (False, "vision-burst-x")
     assert after["metadata"]["annotations"] == {VERDICT_ANNOTATION: "{}"}
-    run(cluster.kube().patch_workload("vision", "job-job-1", clear_verdict=True, active=True))
-    assert VERDICT_ANNOTATION not in cluster.get(WORKLOADS, "job-job-1", "vision")["metadata"]["annotations"]
-    assert len(cluster.writes()) == 2
+    assert len(cluster.writes()) == 1
+
+
+def test_clearing_marks_takes_the_verdict_and_the_wish_for_a_recall_away_and_nothing_else() -> None:
+    cluster = FakeCluster()
+    raw = a_workload()
+    raw["metadata"]["annotations"] = {VERDICT_ANNOTATION: "{}", RECALL_ANNOTATION: "maintenance", "own": "x"}
+    cluster.put(WORKLOADS, raw)
+    after = run(cluster.kube().patch_workload("vision", "job-job-1", clear_marks=True, active=True))
+    assert after["metadata"]["annotations"] == {"own": "x"}
 
 
 def test_the_check_becomes_active() -> None:

@@ -82,7 +82,7 @@ def test_a_closing_reads_back_as_it_was_written() -> None:
 
 def test_a_written_entry_carries_its_version_and_amounts_as_text() -> None:
     written = opening_to_dict(an_opening(usd_per_gpu_hour=Decimal("1e2")))
-    assert (written["v"], written["usd_per_gpu_hour"], written["workload_uid"]) == (1, "100", "job-1")
+    assert (written["v"], written["usd_per_gpu_hour"], written["workload_uid"]) == (2, "100", "job-1")
 
 
 def test_a_whole_number_of_seconds_reads_as_a_float() -> None:
@@ -92,7 +92,7 @@ def test_a_whole_number_of_seconds_reads_as_a_float() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"v": 2}, "version 2 is not 1"),
+        ({"v": 3}, "version 3 is not 1 or 2"),
         ({"v": None}, "version None"),
         ({"gpus": -1}, r"gpus must be a whole number, zero or more \(got -1\)"),
         ({"gpus": True}, "gpus must be a whole number"),
@@ -106,6 +106,14 @@ def test_a_whole_number_of_seconds_reads_as_a_float() -> None:
         ({"opened_at": float("nan")}, "opened_at must be a finite number"),
         ({"opened_at": 10**400}, "opened_at must be a finite number"),
         ({"opened_at": "now"}, "opened_at must be a number of seconds"),
+        ({"opened_at": 1e12}, "from zero to the year 3000"),
+        ({"gpus": 10**12}, "gpus must be at most"),
+        ({"committed_usd": "1e99"}, "committed_usd must be a finite amount"),
+        ({"committed_usd": "0." + "0" * 99}, "committed_usd must be a finite amount"),
+        ({"fixed_usd": "3"}, "fixed_usd 3 is more than committed_usd 2"),
+        ({"v": 1}, "missing or unknown fields fixed_usd, project"),
+        ({"v": True}, "version True"),
+        ({"v": [2]}, "version"),
         ({"colour": "red"}, "missing or unknown fields colour"),
     ],
 )
@@ -136,3 +144,16 @@ def test_a_closing_is_not_an_opening() -> None:
 def test_attempts_of_one_workload_differ_by_the_second_of_their_reservation() -> None:
     openings: list[Opening] = [an_opening(attempt=Attempt("job-1", second)) for second in (1, 2)]
     assert openings[0].attempt != openings[1].attempt
+
+
+def test_an_entry_of_version_1_reads_as_one_of_no_project_and_no_fixed_cost() -> None:
+    written = opening_to_dict(an_opening()) | {"v": 1}
+    old = {name: value for name, value in written.items() if name not in {"project", "fixed_usd"}}
+    assert opening_from_dict(old) == an_opening()
+    assert closing_from_dict(closing_to_dict(close(an_opening(), NOON, NOON, "x")) | {"v": 1}).usd == 0
+
+
+def test_a_closing_that_ends_before_it_starts_is_refused() -> None:
+    entry = closing_to_dict(close(an_opening(), NOON, NOON + 60, "finished")) | {"ended_at": NOON - 60}
+    with pytest.raises(EntryError, match="is before started_at"):
+        closing_from_dict(entry)

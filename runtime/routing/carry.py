@@ -1,0 +1,184 @@
+"""Carries out one action of a decision: on the ledger, the gate, the job, and for people.
+
+Every action is safe to repeat and to cut off after any write, because each leaves a state that the next observation
+recognises:
+
+- clear: the opening is recorded, then the verdict written, then the gate answered, both for exactly the Workload that
+  was read before. Cut off in between, the job is still at the gate, and the next clear finds the money committed.
+- release: see runtime.routing.actuator.
+- recall of a job with quota: inactive and marked, in one patch; then, once the quota is gone, back as the actuator does
+  it, in a last patch that takes the mark away, so that a later stop by somebody else is never taken for ours.
+- hold: the condition for people, then the annotation, by which the next decision knows that it was told.
+- window queues: one patch.
+
+Elsewhere the condition comes last, so that people wait and jobs do not.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from runtime import metrics
+from runtime.cost.ledger import Opening
+from runtime.errors import Conflict, Forbidden, NotFound, Rejected
+from runtime.kube import WORKLOADS
+from runtime.routing.actuator import Actuator
+from runtime.routing.context import Context
+from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Recall, Release, SetQueue
+from runtime.routing.explain import sentence, verdict_to_json
+from runtime.routing.observe import attempt_at_gate
+from runtime.routing.pace import JobAction
+from runtime.routing.release import KEPT_LOCAL_SECONDS
+from runtime.routing.snapshot import Stage
+from runtime.routing.telling import Teller, describe, event_of
+from runtime.routing.verdict import Code, Verdict
+from runtime.wire import Raw
+
+GATE_TRIES: Final = 3
+"""Kueue writes a Workload's status several times around a reservation; each makes our answer stale."""
+
+log = logging.getLogger(__name__)
+
+
+class Carrier:
+    """Carries out single actions. Each method says whether the action is done with, as far as this decision goes."""
+
+    def __init__(self, context: Context, actuator: Actuator, teller: Teller) -> None:
+        self._context = context
+        self._kube = context.kube
+        self._actuator = actuator
+        self._teller = teller
+
+    async def close(self, decision: Decision, action: Close) -> bool:
+        """Record an end; that of a vanished Workload only if the API server has none of it either."""
+        if action.vanished is not None and await self._still_there(action.vanished):
+            fields = {"namespace": action.vanished.namespace, "workload": action.vanished.workload}
+            log.warning("still there, but not the fleet's any more; its cost stays committed", extra=fields)
+            return True
+        closing = await self._context.store.close(action.closing)
+        metrics.closes.inc()
+        fields = {"decision": decision.id, "workload": closing.attempt.workload_uid, "usd": str(closing.usd)}
+        log.info("closed", extra={**fields, "reason": closing.reason})
+        return True
+
+    async def adopt(self, decision: Decision, action: Adopt) -> bool:
+        """Write what already runs into the ledger."""
+        await self._context.store.open(action.opening)
+        metrics.adoptions.labels(team=action.job.team).inc()
+        log.error("runs in the cloud and was not in the ledger", extra={"decision": decision.id, **describe(action)})
+        return True
+
+    async def clear(self, decision: Decision, action: Clear) -> bool:
+        """Commit the money, then open the gate."""
+        job, gate, mark = action.job, self._context.config.gate, _mark(decision, action)
+        for last in (False,) * (GATE_TRIES - 1) + (True,):
+            raw = await self._context.as_decided(job)
+            if raw is None or attempt_at_gate(raw, gate) != action.opening.attempt.reserved_at:
+                # Evicted, answered or changed meanwhile, or Kueue is yet to list our check.
+                log.debug("not waiting at the gate", extra={"decision": decision.id, **describe(action)})
+                return False
+            await self._context.store.open(action.opening)
+            self._context.must_lead()
+            try:
+                version = raw["metadata"]["resourceVersion"]
+                raw = await self._kube.patch_workload(job.namespace, job.name, verdict=mark, resource_version=version)
+                await self._kube.answer_gate(
+                    job.namespace,
+                    job.name,
+                    check=gate,
+                    message=sentence(action.verdict),
+                    resource_version=raw["metadata"]["resourceVersion"],
+                    now=self._context.clock.real_now(),
+                )
+            except Conflict:
+                if last:
+                    raise
+            else:
+                break
+        metrics.clears.labels(team=job.team, job_class=job.job_class, flavor=action.opening.flavor).inc()
+        facts = action.verdict.facts
+        if isinstance(waited := facts.get("waited_s"), float) and isinstance(limit := facts.get("limit_s"), float):
+            metrics.eligible_to_cleared_seconds.labels(team=job.team).observe(max(0.0, waited - limit))
+        await self._tell("cleared", decision, action, raw)
+        return True
+
+    async def release(self, decision: Decision, action: Release) -> bool:
+        """Let the job use one cloud flavor."""
+        job = action.job
+        if job.stage is Stage.RELEASED and await self._context.as_decided(job) is None:
+            # A label that moves after Kueue reserved quota is accepted, moves nothing, and is wrong from then on.
+            return False
+        raw = await self._actuator.release(job, action.target, _mark(decision, action))
+        metrics.releases.labels(team=job.team, job_class=job.job_class).inc()
+        await self._tell("released", decision, action, raw)
+        return True
+
+    async def recall(self, decision: Decision, action: Recall) -> bool:
+        """Take the next step of a recall."""
+        job, mark = action.job, _mark(decision, action)
+        if job.stage is Stage.RECALLING and job.reserved_at is not None:
+            return True
+        if job.stage is not Stage.RECALLING and job.reserved_at is not None:
+            if (raw := await self._context.as_decided(job)) is None:
+                return False
+            version = raw["metadata"]["resourceVersion"]
+            raw = await self._kube.patch_workload(
+                job.namespace, job.name, verdict=mark, resource_version=version, active=False
+            )
+        else:
+            raw = await self._actuator.take_back(job, mark, self._last_mark(decision, action))
+        metrics.recalls.labels(team=job.team, job_class=job.job_class).inc()
+        if job.stage is Stage.RECALLING:
+            log.info("back in its queue", extra={"decision": decision.id, **describe(action)})
+        else:
+            await self._tell("recalled", decision, action, raw)
+        return True
+
+    async def hold(self, decision: Decision, action: Hold) -> bool:
+        """Say why the job stays where it is."""
+        job = action.job
+        raw = await self._kube.get(WORKLOADS, job.name, job.namespace)
+        if raw["metadata"]["uid"] != job.uid:
+            raise NotFound(f"workload {job.namespace}/{job.name} is another one by now")
+        try:
+            await self._teller.condition(raw, action.verdict)
+        except (Forbidden, Rejected) as error:
+            # A policy that denies it denies it for ever; the annotation is what the agent itself needs.
+            metrics.errors.labels(kind=type(error).__name__).inc()
+        await self._kube.patch_workload(job.namespace, job.name, verdict=_mark(decision, action))
+        await self._tell("held", decision, action, None)
+        return True
+
+    async def set_queue(self, decision: Decision, action: SetQueue) -> bool:
+        """Hold a window's queue, or let it go."""
+        await self._kube.hold_local_queue(action.namespace, action.queue, action.held)
+        log.info("queue held" if action.held else "queue let go", extra={"decision": decision.id, **describe(action)})
+        return True
+
+    def _last_mark(self, decision: Decision, action: Recall) -> str | None:
+        """What stays on a job that is back: nothing, or that an administrator wants it local."""
+        reason = action.job.recall_reason
+        if reason is None:
+            return None
+        until = decision.decided_at + KEPT_LOCAL_SECONDS * self._context.config.replay_speed
+        verdict = Verdict(Code.KEPT_LOCAL, {"until": round(until), "reason": reason})
+        return verdict_to_json(verdict, decision.id, decision.decided_at)
+
+    async def _tell(self, what: str, decision: Decision, action: JobAction, raw: Raw | None) -> None:
+        log.info(what, extra={"decision": decision.id, **describe(action), "why": sentence(action.verdict)})
+        if raw is not None:
+            await self._teller.try_condition(raw, action.verdict)
+        if (event := event_of(action)) is not None:
+            await self._teller.event(event)
+
+    async def _still_there(self, opening: Opening) -> bool:
+        try:
+            raw = await self._kube.get(WORKLOADS, opening.workload, opening.namespace)
+        except NotFound:
+            return False
+        return bool(raw["metadata"]["uid"] == opening.attempt.workload_uid)
+
+
+def _mark(decision: Decision, action: JobAction) -> str:
+    return verdict_to_json(action.verdict, decision.id, decision.decided_at)

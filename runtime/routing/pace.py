@@ -1,0 +1,85 @@
+"""What keeps acting from doing too much: a ration of verdicts for people, and a memory of what was just done.
+
+Both live in memory alone and are lost with the process: a new one repeats at most what is safe to repeat.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from runtime.routing.decision import Clear, Hold, Recall, Release
+from runtime.routing.snapshot import Job
+from runtime.routing.verdict import Code
+
+HOLDS_PER_SECOND: Final = 20.0
+"""Verdicts of holding jobs are for people. A full queue of 15,000 new jobs is explained within 13 minutes, while
+releases and clears, which are not rationed, keep their latency."""
+
+HOLD_BURST: Final = 100.0
+FORGET_SECONDS: Final = 5.0
+"""How long the same action is taken for done; Kueue and the watch are normally milliseconds behind."""
+
+_MOST_REMEMBERED: Final = 1_000
+JobAction = Clear | Recall | Release | Hold
+
+
+class Ration:
+    """Tokens for verdicts of holding jobs; one pays for everything that is written about one verdict."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._tokens = HOLD_BURST
+        self._at = 0.0
+
+    def take(self, wanted: int) -> int:
+        """Take as many tokens as wanted, or as there are."""
+        now = self._now()
+        self._tokens = min(HOLD_BURST, self._tokens + max(0.0, now - self._at) * HOLDS_PER_SECOND)
+        self._at = now
+        taken = min(wanted, int(self._tokens))
+        self._tokens -= taken
+        return taken
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    job: Job
+    code: Code
+    target: str | None
+    until: float
+
+
+class Memory:
+    """What was done a moment ago, so that a copy of the cluster that is behind does not make us do it again.
+
+    A release is the same as long as its target is, because the copy changes in between: the mark comes before the move
+    is seen. Anything else is the same only upon the very same observation.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._done: dict[str, _Done] = {}
+
+    def knows(self, action: JobAction) -> bool:
+        """Whether the action was done a moment ago."""
+        done = self._done.get(action.job.uid)
+        if done is None:
+            return False
+        if done.until <= self._now():
+            del self._done[action.job.uid]
+            return False
+        same = done.code == action.verdict.code and done.target == _target(action)
+        return same and (isinstance(action, Release) or done.job == action.job)
+
+    def keep(self, action: JobAction) -> None:
+        """Remember that the action was done."""
+        now = self._now()
+        if len(self._done) > _MOST_REMEMBERED:
+            self._done = {uid: done for uid, done in self._done.items() if done.until > now}
+        self._done[action.job.uid] = _Done(action.job, action.verdict.code, _target(action), now + FORGET_SECONDS)
+
+
+def _target(action: JobAction) -> str | None:
+    return action.target if isinstance(action, Release) else None

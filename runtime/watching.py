@@ -1,0 +1,86 @@
+"""Everything that the agent watches under one configuration, and the snapshot that follows from it.
+
+A new configuration can change which objects are ours, so it gets caches of its own: they fill while the former ones go
+on serving, and the agent changes over when they are complete. Workloads are needed before anything is decided. Of the
+others a first answer is awaited, be it a refusal; what cannot be read is taken as the fleet file says.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection
+from typing import TypeVar
+
+from runtime.cache import Cache, Source
+from runtime.clock import Clock
+from runtime.cost.ledger import Books
+from runtime.gatekeeper import Check, our_check
+from runtime.kube import ADMISSION_CHECKS, LOCAL_QUEUES, NODES, PODS, RESOURCE_FLAVORS, WORKLOADS, Kube
+from runtime.routing.history import History
+from runtime.routing.observe import Observer, Report, snapshot
+from runtime.routing.snapshot import Job, Snapshot
+from runtime.routing.surroundings import ADMITTED_PODS, RUNNING_PODS, CloudPod, LocalNode, Queue, Surveyor
+from stacks.agent_config import AgentConfig
+from stacks.labels import FLAVOR_LABEL
+
+Value = TypeVar("Value")
+
+
+class Watching:
+    """The caches; `run` keeps them until cancelled."""
+
+    def __init__(self, kube: Kube, config: AgentConfig, clock: Clock, report: Report, changed: asyncio.Event) -> None:
+        self.config = config
+        self.observer = Observer(config, clock, report)
+        surveyor = self._surveyor = Surveyor(config)
+        pods = Source(PODS, labels=ADMITTED_PODS, fields=RUNNING_PODS)
+        self._jobs: Cache[Job] = Cache(kube, WORKLOADS, self.observer.reduce, changed)
+        self._checks: Cache[Check] = Cache(kube, ADMISSION_CHECKS, our_check(config.gate), changed)
+        self._queues: Cache[Queue] = Cache(kube, LOCAL_QUEUES, surveyor.queue, changed)
+        self._flavors: Cache[str] = Cache(kube, RESOURCE_FLAVORS, surveyor.flavor, changed)
+        self._nodes: Cache[LocalNode] = Cache(kube, Source(NODES, labels=FLAVOR_LABEL), surveyor.node, changed)
+        self._pods: Cache[CloudPod] = Cache(kube, pods, surveyor.pod, changed)
+
+    async def run(self) -> None:
+        """Keep every cache until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            for cache in (self._jobs, self._checks, self._queues, self._flavors, self._nodes, self._pods):
+                group.create_task(cache.run())
+
+    @property
+    def listed(self) -> bool:
+        """Whether the Workloads are known."""
+        return self._jobs.synced.is_set()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all is known that will be known soon."""
+        others = (self._checks, self._queues, self._flavors, self._nodes, self._pods)
+        return self.listed and all(cache.tried.is_set() for cache in others)
+
+    @property
+    def jobs(self) -> Collection[Job]:
+        """Every job, as a live view."""
+        return self._jobs.values()
+
+    @property
+    def checks(self) -> Collection[Check] | None:
+        """Our AdmissionCheck, if there is one; None where it is not known."""
+        return self._checks.values() if self._checks.synced.is_set() else None
+
+    @property
+    def missing_flavors(self) -> frozenset[str]:
+        """The cloud flavors that Kueue does not have."""
+        return self._surveyor.missing_flavors(_known(self._flavors))
+
+    def snapshot(self, books: Books | None, history: History) -> Snapshot:
+        """What is seen now."""
+        jobs = tuple(self._jobs.values())
+        around = self._surveyor.survey(
+            jobs, nodes=_known(self._nodes), queues=_known(self._queues), pods=_known(self._pods)
+        )
+        return snapshot(jobs, books, history, around)
+
+
+def _known(cache: Cache[Value]) -> Collection[Value] | None:
+    return cache.values() if cache.synced.is_set() else None

@@ -1,0 +1,1 @@
+"""What tests/bench/router.py measures, a module per place where it is measured."""
