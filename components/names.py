@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from stacks.labels import MANAGED_BY, MANAGED_BY_LABEL
 
 Manifest = dict[str, Any]
 """A Kubernetes object as it would stand in YAML."""
+
+KUEUE_API: Final = "kueue.x-k8s.io/v1beta2"
+"""Group and version of every Kueue object."""
 
 
 def cohort_of(organization: str) -> str:

@@ -1,12 +1,14 @@
 """The wiring: which components a fleet needs, and in which order. It decides nothing.
 
 Order of creation: admission policies before the agent's rights, the agent before the gate, the gate Active before the
-burst twins that refer to it; deletion runs backwards. The teams' own queues wait for nothing.
+burst twins that refer to it and the teams' namespaces, these before everything in them, which includes the agent's
+right to publish forecasts; deletion runs backwards. The teams' own queues wait for nothing.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pulumi
 from pulumi_kubernetes import Provider
@@ -46,7 +48,7 @@ def build(fleet: Fleet, secrets: pulumi.Config) -> Outputs:
     for pool_name, pool in fleet.onprem_pools.items():
         if pool.node_names:
             OnPremNodePool(pool_name, pool_name, pool, opts=options)
-    policies = AdmissionPolicies("admission", opts=options)
+    policies = AdmissionPolicies("admission", fleet, opts=options)
     agent = Agent("agent", fleet, policies=policies.bindings, opts=options)
     Queues("queues", fleet, agent=[agent.deployment], opts=options)
     return Outputs(
@@ -60,10 +62,14 @@ def build(fleet: Fleet, secrets: pulumi.Config) -> Outputs:
 def _provider(name: str, cluster: Cluster, secrets: pulumi.Config) -> Provider:
     if not isinstance(cluster, ExistingCluster):
         raise TypeError(f"no component makes clusters of kind {cluster.kind}")
+    # Without it the provider deletes a ConfigMap whose data changed and makes it anew (pulumi-kubernetes#1567), while
+    # the agent watches it.
+    settings: dict[str, Any] = {"enable_config_map_mutable": True}
     match cluster.kubeconfig:
         case KubeconfigSecret(secret=secret):
-            return Provider(name, kubeconfig=secrets.require_secret(secret))
+            settings["kubeconfig"] = secrets.require_secret(secret)
         case KubeconfigContext(context=context):
-            return Provider(name, context=context)
+            settings["context"] = context
         case None:
-            return Provider(name)
+            pass
+    return Provider(name, **settings)

@@ -1,34 +1,29 @@
-"""The agent: its identity, its rights, its configuration and its Deployment.
+"""The agent: its identity, its rights, its configuration, and what administrators give it.
 
-Its rights are the least it needs; the admission policies narrow them further. It gets no right on pods, nodes, secrets
-or quota. Pods are replaced by Recreate, so that the old replica has let go of the lease before the new one asks.
+Its rights are the least it needs; the admission policies narrow them further. Pods, nodes, flavors and ClusterQueues it
+only reads, and of secrets it sees none. Its right to write each team's forecast stands in the team's namespace
+(`components.kubernetes.forecasts`).
+
+The ConfigMap of top-ups has no `data` here, since that is the administrators': server-side apply owns the fields that
+it sends and no others, so `pulumi up` neither clears nor takes over an entry, and `--refresh` compares only what the
+program set. An empty `data` would be a claim on it; there must be none.
 """
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from typing import Any, Final
 
 import pulumi
 
 from components.base import Component, keeps_data
+from components.kubernetes.deployment import CONFIG_FILE, SELECTOR, deployment
 from components.names import Manifest, manifest
 from stacks.agent import VolumeLedger
-from stacks.agent_config import LEDGER_MOUNT, agent_config, dump, ledger_url
+from stacks.agent_config import agent_config, dump
 from stacks.fleet import Fleet
-from stacks.labels import AGENT_NAME, GATE_NAME, SYSTEM_NAMESPACE
-
-CONFIG_MOUNT: Final = "/etc/gpufleet"
-CONFIG_FILE: Final = "config.yaml"
-HEALTH_PORT: Final = 8080
-
-# Measured: about 70 MiB at 2,000 workloads; the limit leaves room for 15,000.
-_MEMORY_REQUEST: Final = "128Mi"
-_MEMORY_LIMIT: Final = "512Mi"
-_NOBODY: Final = 65_532
-
-_SELECTOR: Final = {"app.kubernetes.io/name": AGENT_NAME}
+from stacks.kinds import JOB_KINDS
+from stacks.labels import AGENT_NAME, GATE_NAME, SYSTEM_NAMESPACE, TOP_UPS_NAME
 
 
 class Agent(Component):
@@ -45,17 +40,16 @@ class Agent(Component):
         super().__init__(name, opts)
         objects = manifests(fleet)
         namespace = self.kubernetes("namespace", objects.pop("namespace"), **keeps_data(fleet))
-        deployment = objects.pop("deployment")
+        pods = objects.pop("deployment")
         ledger = {"ledger": objects.pop("ledger")} if "ledger" in objects else {}
         rights = self.kubernetes_all(objects, depends_on=[namespace, *policies])
         rights += self.kubernetes_all(ledger, depends_on=[namespace], **keeps_data(fleet))
-        self.deployment = self.kubernetes("deployment", deployment, depends_on=rights)
+        self.deployment = self.kubernetes("deployment", pods, depends_on=rights)
         self.register_outputs({})
 
 
 def manifests(fleet: Fleet) -> dict[str, Manifest]:
     """Every object of the agent by role, in the order of creation."""
-    config = dump(agent_config(fleet))
     objects = {
         "namespace": manifest("v1", "Namespace", SYSTEM_NAMESPACE),
         "service-account": _own("v1", "ServiceAccount", automountServiceAccountToken=True),
@@ -63,14 +57,15 @@ def manifests(fleet: Fleet) -> dict[str, Manifest]:
         "cluster-role-binding": _binding("ClusterRole", None),
         "role": _own("rbac.authorization.k8s.io/v1", "Role", rules=NAMESPACE_RULES),
         "role-binding": _binding("Role", SYSTEM_NAMESPACE),
-        "config": _own("v1", "ConfigMap", data={CONFIG_FILE: config}),
+        "config": _own("v1", "ConfigMap", data={CONFIG_FILE: dump(agent_config(fleet))}),
+        "top-ups": manifest("v1", "ConfigMap", TOP_UPS_NAME, namespace=SYSTEM_NAMESPACE),
         "disruption-budget": _own(
-            "policy/v1", "PodDisruptionBudget", spec={"maxUnavailable": 1, "selector": {"matchLabels": _SELECTOR}}
+            "policy/v1", "PodDisruptionBudget", spec={"maxUnavailable": 1, "selector": {"matchLabels": SELECTOR}}
         ),
     }
     if isinstance(fleet.agent.ledger, VolumeLedger):
         objects["ledger"] = _claim(fleet.agent.ledger)
-    objects["deployment"] = _deployment(fleet, config)
+    objects["deployment"] = deployment(fleet)
     return objects
 
 
@@ -84,15 +79,19 @@ CLUSTER_RULES: Final = [
     _rule("kueue.x-k8s.io", ["workloads/status"], ["patch"]),
     _rule("kueue.x-k8s.io", ["admissionchecks"], ["list", "watch"]),
     _rule("kueue.x-k8s.io", ["admissionchecks/status"], ["patch"], [GATE_NAME]),
-    _rule("batch", ["jobs"], ["patch"]),
+    _rule("kueue.x-k8s.io", ["localqueues"], ["list", "watch", "patch"]),
+    _rule("kueue.x-k8s.io", ["resourceflavors"], ["list", "watch"]),
+    *(_rule(kind.group, [kind.plural], ["patch"]) for kind in JOB_KINDS),
     _rule("events.k8s.io", ["events"], ["create"]),
+    _rule("", ["nodes", "pods"], ["list", "watch"]),
     _rule("", ["namespaces"], ["get"], [SYSTEM_NAMESPACE, "kube-system"]),
 ]
-"""What the agent may do anywhere. Reviewed against what it calls by tests/e2e."""
+"""What the agent may do anywhere. tests/e2e/test_rules.py names what breaks without each verb on each resource."""
 
 NAMESPACE_RULES: Final = [
     _rule("coordination.k8s.io", ["leases"], ["create"]),
     _rule("coordination.k8s.io", ["leases"], ["get", "update"], [AGENT_NAME]),
+    _rule("", ["configmaps"], ["list", "watch"], [AGENT_NAME, TOP_UPS_NAME]),
 ]
 """What the agent may do in its own namespace."""
 
@@ -129,69 +128,3 @@ def _claim(ledger: VolumeLedger) -> Manifest:
         annotations=annotations,
         spec=spec,
     )
-
-
-def _deployment(fleet: Fleet, config: str) -> Manifest:
-    checksum = hashlib.sha256(config.encode()).hexdigest()[:16]
-    template = {
-        "metadata": {"labels": _SELECTOR, "annotations": {"gpufleet.dev/config-checksum": checksum}},
-        "spec": _pod_spec(fleet),
-    }
-    spec = {
-        "replicas": fleet.agent.replicas,
-        "strategy": {"type": "Recreate"},
-        "selector": {"matchLabels": _SELECTOR},
-        "template": template,
-    }
-    return _own("apps/v1", "Deployment", spec=spec)
-
-
-def _pod_spec(fleet: Fleet) -> dict[str, Any]:
-    volumes: list[dict[str, Any]] = [{"name": "config", "configMap": {"name": AGENT_NAME}}]
-    mounts: list[dict[str, Any]] = [{"name": "config", "mountPath": CONFIG_MOUNT, "readOnly": True}]
-    if isinstance(fleet.agent.ledger, VolumeLedger):
-        volumes.append({"name": "ledger", "persistentVolumeClaim": {"claimName": AGENT_NAME}})
-        mounts.append({"name": "ledger", "mountPath": LEDGER_MOUNT})
-    return {
-        "serviceAccountName": AGENT_NAME,
-        "terminationGracePeriodSeconds": 15,
-        "securityContext": {
-            "runAsNonRoot": True,
-            "runAsUser": _NOBODY,
-            "fsGroup": _NOBODY,
-            "seccompProfile": {"type": "RuntimeDefault"},
-        },
-        "containers": [_container(fleet, mounts)],
-        "volumes": volumes,
-    }
-
-
-def _container(fleet: Fleet, mounts: list[dict[str, Any]]) -> dict[str, Any]:
-    arguments = ["--config", f"{CONFIG_MOUNT}/{CONFIG_FILE}", "--ledger", ledger_url(fleet.agent.ledger)]
-    return {
-        "name": "router",
-        "image": fleet.agent.image,
-        "command": ["python", "-m", "runtime"],
-        "args": [*arguments, "--health-port", str(HEALTH_PORT)],
-        "env": [
-            {"name": "POD_NAME", "valueFrom": {"fieldRef": {"fieldPath": "metadata.name"}}},
-            {"name": "POD_NAMESPACE", "valueFrom": {"fieldRef": {"fieldPath": "metadata.namespace"}}},
-        ],
-        "ports": [{"name": "health", "containerPort": HEALTH_PORT}],
-        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 2},
-        "livenessProbe": {
-            "httpGet": {"path": "/healthz", "port": "health"},
-            "periodSeconds": 10,
-            "failureThreshold": 6,
-        },
-        "resources": {
-            "requests": {"cpu": "100m", "memory": _MEMORY_REQUEST},
-            "limits": {"memory": _MEMORY_LIMIT},
-        },
-        "securityContext": {
-            "allowPrivilegeEscalation": False,
-            "readOnlyRootFilesystem": True,
-            "capabilities": {"drop": ["ALL"]},
-        },
-        "volumeMounts": mounts,
-    }

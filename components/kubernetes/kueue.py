@@ -1,10 +1,10 @@
 """Kueue objects: flavors, the queue tree with its burst twins, classes, and the gate.
 
 Layout (docs/architecture.md says why): the organisation's Cohort holds the cloud caps; each team's Cohort below holds
-the team's local quota; in it stand two ClusterQueues with nominal quota 0: the team's own, which offers local flavors
-and knows no check of ours, and its burst twin, which offers local flavors first and then the cloud, behind the gate.
-Because the quota stands in the Cohort and not in a queue, the oldest job wins freed local GPUs whichever of the two it
-waits in.
+the team's local quota; in it stand ClusterQueues with nominal quota 0: the team's own, which offers local flavors and
+knows no check of ours, and for each cloud flavor a burst twin, which offers local flavors first and then that one,
+behind the gate. Because the quota stands in the Cohort and not in a queue, the oldest job wins freed local GPUs
+whichever of them it waits in. LocalQueues of windows lead to the team's own ClusterQueue.
 
 It does not install Kueue, and sets no field that Kueue or the agent writes.
 """
@@ -18,20 +18,13 @@ from typing import Any, Final
 import pulumi
 
 from components.base import Component, keeps_data
+from components.kubernetes import forecasts
+from components.kubernetes.namespaces import local_queues, namespace_of
 from components.kubernetes.quotas import quota, resource_groups, team_quota
-from components.names import Manifest, cohort_of, manifest, team_cohort_of
+from components.names import KUEUE_API, Manifest, cohort_of, manifest, team_cohort_of
 from stacks.flavors import Flavor
 from stacks.fleet import Fleet
-from stacks.labels import (
-    BURST_SUFFIX,
-    BURST_TAINT,
-    GATE_CONTROLLER,
-    GATE_NAME,
-    MANAGED_LABEL,
-    TEAM_LABEL,
-)
-
-API: Final = "kueue.x-k8s.io/v1beta2"
+from stacks.labels import BURST_TAINT, GATE_CONTROLLER, GATE_NAME, TEAM_LABEL, burst_queue
 
 GATE_TIMEOUT_SECONDS: Final = 300
 """How long `pulumi up` waits for the agent to declare the gate Active: image pull and first list of a large cluster."""
@@ -53,50 +46,46 @@ class Queues(Component):
         shared = self.kubernetes_all(resource_flavors(fleet))
         organization = self.kubernetes("organization", organization_cohort(fleet), depends_on=shared)
         self.gate = self.kubernetes("gate", admission_check(), depends_on=list(agent))
-        namespaces = namespaces_of(fleet)
         for team in fleet.teams:
-            cohort = self.kubernetes(f"cohort-{team}", team_cohort(fleet, team), depends_on=[organization])
-            queue = self.kubernetes(f"queue-{team}", cluster_queue(fleet, team), depends_on=[cohort])
-            twin = self.kubernetes(
-                f"burst-queue-{team}", burst_cluster_queue(fleet, team), depends_on=[cohort, self.gate]
-            )
-            # Pulumi deletes layer by layer; without the gate here the namespace would go a layer after the twin, which
-            # Kueue keeps until the jobs in the namespace are gone.
-            role = f"namespace-{team}"
-            namespace = self.kubernetes(role, namespaces[role], depends_on=[queue, self.gate], **keeps_data(fleet))
-            for role, suffix, target in (("local-queue", "", queue), ("local-burst-queue", BURST_SUFFIX, twin)):
-                self.kubernetes(f"{role}-{team}", local_queue(fleet, team, suffix), depends_on=[namespace, target])
+            self._team(fleet, team, organization)
         self.register_outputs({})
+
+    def _team(self, fleet: Fleet, team: str, organization: pulumi.Resource) -> None:
+        cohort = self.kubernetes(f"cohort-{team}", team_cohort(fleet, team), depends_on=[organization])
+        queue = self.kubernetes(f"queue-{team}", cluster_queue(fleet, team), depends_on=[cohort])
+        targets = {team: queue}
+        for twin, one in burst_cluster_queues(fleet, team).items():
+            targets[twin] = self.kubernetes(f"queue-{twin}", one, depends_on=[cohort, self.gate])
+        # Pulumi deletes layer by layer; without the gate here the namespace would go a layer after the twins, which
+        # Kueue keeps until the jobs in the namespace are gone. For the same reason what stands in the namespace hangs
+        # on it directly, and never one object on another.
+        namespace = self.kubernetes(
+            f"namespace-{team}", namespace_of(fleet, team), depends_on=[queue, self.gate], **keeps_data(fleet)
+        )
+        for role, one in local_queues(fleet, team).items():
+            self.kubernetes(role, one, depends_on=[namespace, targets[one["spec"]["clusterQueue"]]])
+        self.kubernetes_all(forecasts.manifests(fleet, team), depends_on=[namespace])
 
 
 def manifests(fleet: Fleet) -> dict[str, Manifest]:
     """Every object of the queue tree by role, in the order of creation."""
-    objects = {**namespaces_of(fleet), **priority_classes(fleet), **resource_flavors(fleet)}
+    objects = {f"namespace-{team}": namespace_of(fleet, team) for team in fleet.teams}
+    objects |= {**priority_classes(fleet), **resource_flavors(fleet)}
     objects |= {"organization": organization_cohort(fleet), "gate": admission_check()}
     for team in fleet.teams:
         objects[f"cohort-{team}"] = team_cohort(fleet, team)
         objects[f"queue-{team}"] = cluster_queue(fleet, team)
-        objects[f"burst-queue-{team}"] = burst_cluster_queue(fleet, team)
-        objects[f"local-queue-{team}"] = local_queue(fleet, team, "")
-        objects[f"local-burst-queue-{team}"] = local_queue(fleet, team, BURST_SUFFIX)
+        objects |= {f"queue-{twin}": one for twin, one in burst_cluster_queues(fleet, team).items()}
+        objects |= local_queues(fleet, team)
+        objects |= forecasts.manifests(fleet, team)
     return objects
-
-
-def namespaces_of(fleet: Fleet) -> dict[str, Manifest]:
-    """One namespace per team, under our admission policies."""
-    return {
-        f"namespace-{name}": manifest(
-            "v1", "Namespace", team.namespace or name, labels={MANAGED_LABEL: "true", TEAM_LABEL: name}
-        )
-        for name, team in fleet.teams.items()
-    }
 
 
 def priority_classes(fleet: Fleet) -> dict[str, Manifest]:
     """One WorkloadPriorityClass per job class."""
     return {
         f"class-{name.lower()}": manifest(
-            API,
+            KUEUE_API,
             "WorkloadPriorityClass",
             name.lower(),
             value=job_class.priority,
@@ -115,7 +104,7 @@ def _resource_flavor(flavor: Flavor) -> Manifest:
     spec: dict[str, Any] = {"nodeLabels": flavor.node_labels}
     if flavor.cloud:
         spec["tolerations"] = [{"key": BURST_TAINT, "operator": "Exists", "effect": "NoSchedule"}]
-    return manifest(API, "ResourceFlavor", flavor.name, spec=spec)
+    return manifest(KUEUE_API, "ResourceFlavor", flavor.name, spec=spec)
 
 
 def admission_check() -> Manifest:
@@ -124,18 +113,23 @@ def admission_check() -> Manifest:
         "pulumi.com/waitFor": "condition=Active",
         "pulumi.com/timeoutSeconds": str(GATE_TIMEOUT_SECONDS),
     }
-    return manifest(API, "AdmissionCheck", GATE_NAME, annotations=annotations, spec={"controllerName": GATE_CONTROLLER})
+    spec = {"controllerName": GATE_CONTROLLER}
+    return manifest(KUEUE_API, "AdmissionCheck", GATE_NAME, annotations=annotations, spec=spec)
 
 
 def organization_cohort(fleet: Fleet) -> Manifest:
-    """The root: the cloud caps. Local quota stands with the teams, so that changing one team's changes one object."""
+    """The root: the cloud caps. Local quota stands with the teams, so that changing one team's changes one Cohort."""
     caps = [quota(fleet, flavor, flavor.gpus) for flavor in fleet.queued_flavors if flavor.cloud]
     spec = {"resourceGroups": resource_groups(fleet, caps)}
-    return manifest(API, "Cohort", cohort_of(fleet.organization), spec=spec)
+    return manifest(KUEUE_API, "Cohort", cohort_of(fleet.organization), spec=spec)
 
 
 def team_cohort(fleet: Fleet, name: str) -> Manifest:
-    """A team's share: its local quota, what it may borrow and lends, and how much of the cloud it may hold."""
+    """A team's share: its local quota, what it may borrow and lends, and how much of the cloud it may hold.
+
+    Kueue limits borrowing flavor by flavor, so `max_burst_gpus` stands at each cloud flavor; that all of them together
+    stay within it is the agent's to see to, before it clears the gate.
+    """
     team = fleet.teams[name]
     owned = [team_quota(fleet, name, flavor) for flavor in fleet.queued_flavors]
     spec = {
@@ -143,7 +137,7 @@ def team_cohort(fleet: Fleet, name: str) -> Manifest:
         "fairSharing": {"weight": f"{Decimal(repr(team.weight)).normalize():f}"},
         "resourceGroups": resource_groups(fleet, owned),
     }
-    return manifest(API, "Cohort", team_cohort_of(fleet.organization, name), labels={TEAM_LABEL: name}, spec=spec)
+    return manifest(KUEUE_API, "Cohort", team_cohort_of(fleet.organization, name), labels={TEAM_LABEL: name}, spec=spec)
 
 
 def cluster_queue(fleet: Fleet, team: str) -> Manifest:
@@ -154,30 +148,21 @@ def cluster_queue(fleet: Fleet, team: str) -> Manifest:
         "reclaimWithinCohort": "Any",
         "borrowWithinCohort": {"policy": "LowerPriority"},
     }
-    return manifest(API, "ClusterQueue", team, labels={TEAM_LABEL: team}, spec=spec)
+    return manifest(KUEUE_API, "ClusterQueue", team, labels={TEAM_LABEL: team}, spec=spec)
 
 
-def burst_cluster_queue(fleet: Fleet, team: str) -> Manifest:
-    """The burst twin: local flavors first, then the cloud behind the gate; it preempts nobody."""
-    flavors = fleet.queued_flavors
-    spec = _queue_spec(fleet, team, flavors)
+def burst_cluster_queues(fleet: Fleet, team: str) -> dict[str, Manifest]:
+    """The team's burst twins by name, in the order in which the cloud is tried."""
+    return {burst_queue(team, cloud.name): burst_cluster_queue(fleet, team, cloud) for cloud in fleet.burst_flavors}
+
+
+def burst_cluster_queue(fleet: Fleet, team: str, cloud: Flavor) -> Manifest:
+    """A burst twin: local flavors first, then one cloud flavor behind the gate; it preempts nobody."""
+    local = [flavor for flavor in fleet.queued_flavors if not flavor.cloud]
+    spec = _queue_spec(fleet, team, [*local, cloud])
     spec["preemption"] = {"withinClusterQueue": "Never", "reclaimWithinCohort": "Never"}
-    cloud = [flavor.name for flavor in flavors if flavor.cloud]
-    spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": GATE_NAME, "onFlavors": cloud}]}
-    return manifest(API, "ClusterQueue", team + BURST_SUFFIX, labels={TEAM_LABEL: team}, spec=spec)
-
-
-def local_queue(fleet: Fleet, team: str, suffix: str) -> Manifest:
-    """A queue in the team's namespace onto the ClusterQueue of the same name."""
-    namespace = fleet.teams[team].namespace or team
-    return manifest(
-        API,
-        "LocalQueue",
-        team + suffix,
-        namespace=namespace,
-        labels={TEAM_LABEL: team},
-        spec={"clusterQueue": team + suffix},
-    )
+    spec["admissionChecksStrategy"] = {"admissionChecks": [{"name": GATE_NAME, "onFlavors": [cloud.name]}]}
+    return manifest(KUEUE_API, "ClusterQueue", burst_queue(team, cloud.name), labels={TEAM_LABEL: team}, spec=spec)
 
 
 def _queue_spec(fleet: Fleet, team: str, flavors: Sequence[Flavor]) -> dict[str, Any]:

@@ -10,8 +10,9 @@ import pulumi
 
 from components.base import Component
 from components.names import Manifest
+from stacks.catalogue import catalogue
 from stacks.flavors import flavor_name
-from stacks.labels import FLAVOR_LABEL, LOCATION_LABEL, POOL_LABEL
+from stacks.labels import FLAVOR_LABEL, GPU_LABEL, LOCATION_LABEL, POOL_LABEL
 from stacks.pools import OnPremPool
 
 
@@ -28,7 +29,12 @@ class OnPremNodePool(Component):
 
 def node_labels(pool_name: str, pool: OnPremPool) -> dict[str, str]:
     """The labels that every node of the pool must carry."""
-    return {FLAVOR_LABEL: flavor_name(pool), POOL_LABEL: pool_name, LOCATION_LABEL: pool.location}
+    return {
+        FLAVOR_LABEL: flavor_name(pool),
+        GPU_LABEL: catalogue().gpus[pool.gpu].name,
+        POOL_LABEL: pool_name,
+        LOCATION_LABEL: pool.location,
+    }
 
 
 def manifests(pool_name: str, pool: OnPremPool) -> dict[str, Manifest]:

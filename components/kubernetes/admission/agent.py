@@ -1,107 +1,112 @@
-"""What the agent may change: a job's queue label between twins, two fields of a Workload, and its own check."""
+"""What the agent may change of a job and its Workload: the queue, whether it is active, our verdict and our check."""
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from components.kubernetes.admission.expressions import (
     IS_AGENT,
-    label,
-    old_and_new,
-    rules,
+    QUEUE_NAME_BEFORE_AND_AFTER,
+    WRITES,
+    Spec,
+    job_rules,
+    kueue_rules,
+    label_before_and_after,
+    team_of,
+    variables,
 )
-from stacks.labels import BURST_SUFFIX, GATE_NAME, QUEUE_LABEL, VERDICT_ANNOTATION
+from stacks.kinds import JOB_KINDS
+from stacks.labels import GATE_NAME, QUEUE_LABEL, RECALL_ANNOTATION, VERDICT_ANNOTATION, VERDICT_CONDITION
 
-# A budget commits the price of this time when the job passes the gate.
-_LIMIT_STAYS: Final = "a job in a burst queue keeps its longest run time; delete it and submit it with another"
+# Without the compiler's types, which know neither all kinds nor how to go through metadata.
+OLD_AND_NEW: Final = {"old": "dyn(oldObject)", "new": "dyn(object)"}
 
-_SERVER_METADATA: Final = "['managedFields', 'resourceVersion', 'generation']"
+_SERVERS: Final = ["managedFields", "resourceVersion", "generation"]
+_SAME_TEAM: Final = f"({team_of('variables.queue')} == {team_of('variables.oldQueue')} && variables.queue != '')"
 
 
-def jobs() -> dict[str, Any]:
-    """A job: its queue label, between the two twins of one team, while it is suspended."""
+def jobs() -> Spec:
+    """A job of any kind: its queue label, between queues of one team, while it is suspended."""
     return {
-        "matchConstraints": rules("batch", ["jobs", "jobs/status"], ["CREATE", "UPDATE", "DELETE"]),
+        "matchConstraints": job_rules(WRITES, subresources=True),
         "matchConditions": [IS_AGENT],
-        "variables": [
-            *old_and_new(),
-            {"name": "queue", "expression": label("object", QUEUE_LABEL)},
-            {"name": "oldQueue", "expression": label("oldObject", QUEUE_LABEL)},
-        ],
+        "variables": variables(**OLD_AND_NEW, **label_before_and_after(QUEUE_LABEL, "queue"), suspended=_suspended()),
         "validations": [
-            _only_updates("jobs"),
-            _unless_create(
+            only_updates("jobs"),
+            unless_create(
                 "variables.new.spec == variables.old.spec && variables.new.?status == variables.old.?status",
                 "the agent may not change the spec or status of a job",
             ),
-            _unless_create(
-                _metadata_unchanged_but("'labels'"), "the agent may change nothing of a job's metadata but a label"
+            unless_create(
+                metadata_unchanged_but("labels"), "the agent may change nothing of a job's metadata but a label"
             ),
-            _unless_create(
+            unless_create(
                 _map_unchanged_but("labels", QUEUE_LABEL), f"the agent may change no label of a job but {QUEUE_LABEL}"
             ),
-            _unless_create(
-                "variables.queue == variables.oldQueue || "
-                f"(oldObject.spec.?suspend.orValue(false) && {_twins('queue')})",
-                "the agent may move only suspended jobs, and only between a queue and its burst twin",
+            unless_create(
+                f"variables.queue == variables.oldQueue || (variables.suspended && {_SAME_TEAM})",
+                "the agent may move only suspended jobs, and only between the queues of one team",
             ),
         ],
     }
 
 
-def workloads() -> dict[str, Any]:
-    """A Workload: whether it is active, its queue, and our verdict."""
+def workloads() -> Spec:
+    """A Workload: whether it is active, its queue, and our verdict; a recall that was carried out is crossed out."""
     return {
-        "matchConstraints": rules("kueue.x-k8s.io", ["workloads"], ["CREATE", "UPDATE", "DELETE"], "v1beta2"),
+        "matchConstraints": kueue_rules("workloads", WRITES),
         "matchConditions": [IS_AGENT],
-        "variables": [
-            *old_and_new(),
-            {"name": "queue", "expression": "object == null ? '' : object.spec.?queueName.orValue('')"},
-            {"name": "oldQueue", "expression": "oldObject == null ? '' : oldObject.spec.?queueName.orValue('')"},
-        ],
+        "variables": variables(**OLD_AND_NEW, **QUEUE_NAME_BEFORE_AND_AFTER),
         "validations": [
-            _only_updates("workloads"),
-            _unless_create(
-                "variables.new.spec.all(k, v, k in ['active', 'queueName'] || variables.old.spec[?k] == optional.of(v))"
-                " && variables.old.spec.all(k, v, k in variables.new.spec)",
+            only_updates("workloads"),
+            unless_create(
+                fields_unchanged_but("spec", ["active", "queueName"]),
                 "the agent may change only active and queueName of a workload's spec",
             ),
-            _unless_create(
-                _metadata_unchanged_but("'annotations'"),
+            unless_create(
+                metadata_unchanged_but("annotations"),
                 "the agent may change nothing of a workload's metadata but its verdict",
             ),
-            _unless_create(
-                _map_unchanged_but("annotations", VERDICT_ANNOTATION),
-                f"the agent may change no annotation of a workload but {VERDICT_ANNOTATION}",
+            unless_create(
+                _map_unchanged_but("annotations", VERDICT_ANNOTATION, removable=RECALL_ANNOTATION),
+                f"the agent may write no annotation of a workload but {VERDICT_ANNOTATION}, "
+                f"and remove none but {RECALL_ANNOTATION}",
             ),
-            _unless_create(
-                f"variables.queue == variables.oldQueue || {_twins('queue')}",
-                "the agent may move a workload only between a queue and its burst twin",
+            unless_create(
+                f"variables.queue == variables.oldQueue || {_SAME_TEAM}",
+                "the agent may move a workload only between the queues of one team",
             ),
         ],
     }
 
 
-def gate() -> dict[str, Any]:
-    """The status of a Workload: our own check and no other."""
+def gate() -> Spec:
+    """The status of a Workload: our own check, our own condition, and nothing else."""
 
-    def others(variable: str) -> str:
-        return f"variables.{variable}.?status.?admissionChecks.orValue([]).filter(c, c.name != '{GATE_NAME}')"
+    def others(variable: str, field: str, key: str, ours: str) -> str:
+        return f"variables.{variable}.?status.?{field}.orValue([]).filter(c, c.{key} != '{ours}')"
 
     def rest(variable: str, other: str) -> str:
         return (
             f"variables.{variable}.?status.orValue({{}})"
-            f".all(k, v, k == 'admissionChecks' || variables.{other}.?status[?k] == optional.of(v))"
+            f".all(k, v, k in ['admissionChecks', 'conditions'] || variables.{other}.?status[?k] == optional.of(v))"
         )
 
+    lists = [("admissionChecks", "name", GATE_NAME), ("conditions", "type", VERDICT_CONDITION)]
+    same = [
+        rest("new", "old"),
+        rest("old", "new"),
+        *(f"{others('new', *one)} == {others('old', *one)}" for one in lists),
+    ]
     return {
-        "matchConstraints": rules("kueue.x-k8s.io", ["workloads/status"], ["UPDATE"], "v1beta2"),
+        "matchConstraints": kueue_rules("workloads/status", ["UPDATE"]),
         "matchConditions": [IS_AGENT],
-        "variables": old_and_new(),
+        "variables": variables(**OLD_AND_NEW),
         "validations": [
             {
-                "expression": f"{rest('new', 'old')} && {rest('old', 'new')} && {others('new')} == {others('old')}",
-                "message": f"the agent may write only its own check ({GATE_NAME}) in a workload's status",
+                "expression": " && ".join(same),
+                "message": f"the agent may write only its own check ({GATE_NAME}) and its own condition "
+                f"({VERDICT_CONDITION}) in a workload's status",
             },
             {
                 "expression": "variables.new.?status.?admissionChecks.orValue([])"
@@ -112,35 +117,48 @@ def gate() -> dict[str, Any]:
     }
 
 
-def _only_updates(what: str) -> dict[str, str]:
+def only_updates(what: str) -> dict[str, str]:
+    """The agent neither creates nor deletes these, nor writes a subresource of them."""
     return {
         "expression": "request.operation == 'UPDATE' && request.?subResource.orValue('') == ''",
         "message": f"the agent may only update {what}",
     }
 
 
-def _unless_create(expression: str, message: str) -> dict[str, str]:
+def unless_create(expression: str, message: str) -> dict[str, str]:
+    """A validation of updates."""
     return {"expression": f"request.operation != 'UPDATE' || ({expression})", "message": message}
 
 
-def _metadata_unchanged_but(field: str) -> str:
-    allowed = _SERVER_METADATA.replace("[", f"[{field}, ")
+def fields_unchanged_but(part: str, allowed: list[str]) -> str:
+    """Whether every other field of a part of the object is as it was."""
+    new, old = (f"variables.{subject}.?{part}.orValue({{}})" for subject in ("new", "old"))
     return (
-        f"variables.new.metadata.all(k, v, k in {allowed} || variables.old.metadata[?k] == optional.of(v))"
-        f" && variables.old.metadata.all(k, v, k in {allowed} || k in variables.new.metadata)"
+        f"{new}.all(k, v, k in {allowed} || {old}[?k] == optional.of(v))"
+        f" && {old}.all(k, v, k in {allowed} || k in {new})"
     )
 
 
-def _map_unchanged_but(field: str, key: str) -> str:
+def metadata_unchanged_but(*fields: str) -> str:
+    """Whether metadata is as it was, apart from what the server writes and these fields."""
+    return fields_unchanged_but("metadata", [*fields, *_SERVERS])
+
+
+def _map_unchanged_but(field: str, key: str, removable: str = "") -> str:
     new, old = (f"{subject}.metadata.?{field}.orValue({{}})" for subject in ("object", "oldObject"))
     return (
-        f"{new}.all(k, v, k == '{key}' || {old}[?k] == optional.of(v)) && {old}.all(k, v, k == '{key}' || k in {new})"
+        f"{new}.all(k, v, k == '{key}' || {old}[?k] == optional.of(v))"
+        f" && {old}.all(k, v, k in {[key, removable]} || k in {new})"
     )
 
 
-def _twins(name: str) -> str:
-    old = f"old{name.capitalize()}"
-    return (
-        f"(variables.{name} == variables.{old} + '{BURST_SUFFIX}' || "
-        f"variables.{old} == variables.{name} + '{BURST_SUFFIX}')"
+def _suspended() -> str:
+    """Each kind has a field of its own that holds it back; a look-alike elsewhere proves nothing."""
+    by_path: dict[tuple[str, ...], list[str]] = {}
+    for kind in JOB_KINDS:
+        by_path.setdefault(kind.suspend, []).append(kind.kind)
+    either = (
+        f"(request.kind.kind in {kinds} && oldObject.?{'.?'.join(path)}.orValue(false))"
+        for path, kinds in by_path.items()
     )
+    return f"oldObject != null && ({' || '.join(either)})"

@@ -1,43 +1,121 @@
-"""Expressions and rules that several admission policies share."""
+"""Expressions and rules that several admission policies share.
+
+Who is exempt is asked of the API server's own authorizer, for all namespaces at once: whoever is given every right in
+one namespace is still a user there. The API server bills 350,000 for each such question, and allows 1,000,000 in one
+expression and 2,500,000 in all conditions of a policy: at most two in an expression, and seven in a policy.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
-from stacks.labels import AGENT_NAME, MANAGED_LABEL, SYSTEM_NAMESPACE
+from stacks.kinds import JOB_KINDS
+from stacks.labels import AGENT_NAME, BURST_INFIX, MANAGED_LABEL, SYSTEM_NAMESPACE, WINDOW_INFIX
+
+Spec = dict[str, Any]
+"""The spec of a ValidatingAdmissionPolicy, without its failure policy."""
+
+KUEUE: Final = "kueue.x-k8s.io"
+KUEUE_VERSION: Final = "v1beta2"
+WRITES: Final = ["CREATE", "UPDATE", "DELETE"]
 
 AGENT_USER: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT_NAME}"
 IS_AGENT: Final = {"name": "is-the-agent", "expression": f"request.userInfo.username == '{AGENT_USER}'"}
 IS_NOT_AGENT: Final = {"name": "is-not-the-agent", "expression": f"request.userInfo.username != '{AGENT_USER}'"}
+
+
+def may(verb: str, group: str, resource: str, subresource: str = "") -> str:
+    """Whether the user has this right in all namespaces."""
+    deeper = f".subresource('{subresource}')" if subresource else ""
+    return f"authorizer.group('{group}').resource('{resource}'){deeper}.check('{verb}').allowed()"
+
+
+_QUESTIONS_PER_EXPRESSION: Final = 2
+
+
+def nobody_who(rights: Sequence[str]) -> list[dict[str, str]]:
+    """Conditions that leave out whoever has any of these rights."""
+    steps = range(0, len(rights), _QUESTIONS_PER_EXPRESSION)
+    return [
+        {
+            "name": f"is-a-user-{start}",
+            "expression": " && ".join(f"!{right}" for right in rights[start : start + _QUESTIONS_PER_EXPRESSION]),
+        }
+        for start in steps
+    ]
+
+
 # Kueue and administrators: they alone may write what Kueue decides.
-MAY_ADMIT: Final = (
-    "authorizer.group('kueue.x-k8s.io').resource('workloads').subresource('status')"
-    ".namespace(request.namespace).check('update').allowed()"
-)
-# The Job controller and administrators: they alone may write what the Job controller reports.
-MAY_RUN_PODS: Final = (
-    "authorizer.group('batch').resource('jobs').subresource('status')"
-    ".namespace(request.namespace).check('update').allowed()"
-)
-MAY_MAKE_QUEUES: Final = "authorizer.group('kueue.x-k8s.io').resource('clusterqueues').check('update').allowed()"
+NOBODY_WHO_ADMITS: Final = nobody_who([may("update", KUEUE, "workloads", "status")])
+# Controllers of other admission checks may only patch.
+NOBODY_WHO_JUDGES: Final = nobody_who([may(verb, KUEUE, "workloads", "status") for verb in ("update", "patch")])
+NOBODY_WHO_SCHEDULES: Final = nobody_who([may("create", "", "pods", "binding")])
+NOBODY_WHO_MAKES_QUEUES: Final = nobody_who([may("update", KUEUE, "clusterqueues")])
+# The controllers of jobs, Kueue and administrators: they make jobs and pods with what Kueue gave to their owner. An
+# owner reference proves nothing, because anyone may write one.
+NOBODY_WHO_RUNS_JOBS: Final = nobody_who([may("update", kind.group, kind.plural, "status") for kind in JOB_KINDS])
 
 
-def rules(group: str, resources: list[str], operations: list[str], version: str = "v1") -> dict[str, Any]:
-    """Match these operations on these resources of a group."""
-    rule = {"apiGroups": [group], "apiVersions": [version], "operations": operations, "resources": resources}
-    return {"resourceRules": [rule]}
+def rules(*groups: tuple[str, list[str]], operations: list[str], version: str = "*") -> Spec:
+    """Match these operations on the resources of each group, in every version that is served."""
+    return {
+        "resourceRules": [
+            {"apiGroups": [group], "apiVersions": [version], "operations": operations, "resources": resources}
+            for group, resources in groups
+        ]
+    }
 
 
-def managed(constraints: dict[str, Any]) -> dict[str, Any]:
+def job_rules(operations: list[str], *, subresources: bool = False) -> Spec:
+    """Match these operations on every kind of job; one whose CRD is not installed matches nothing."""
+    groups: dict[str, list[str]] = {}
+    for kind in JOB_KINDS:
+        groups.setdefault(kind.group, []).extend([kind.plural, *([f"{kind.plural}/*"] if subresources else [])])
+    return rules(*groups.items(), operations=operations)
+
+
+def kueue_rules(resource: str, operations: list[str]) -> Spec:
+    """Match these operations on a resource of Kueue."""
+    return rules((KUEUE, [resource]), operations=operations, version=KUEUE_VERSION)
+
+
+def managed(constraints: Spec) -> Spec:
     """The same, in the namespaces of teams only."""
     return {"namespaceSelector": {"matchLabels": {MANAGED_LABEL: "true"}}, **constraints}
 
 
-def old_and_new() -> list[dict[str, str]]:
-    """Variables for the object before and after, without the compiler's types."""
-    return [{"name": "old", "expression": "dyn(oldObject)"}, {"name": "new", "expression": "dyn(object)"}]
+def variables(**expressions: str) -> list[dict[str, str]]:
+    """Variables by name; each may use those before it."""
+    return [{"name": name, "expression": expression} for name, expression in expressions.items()]
 
 
-def label(subject: str, key: str) -> str:
-    """A label of the subject, or nothing where subject or label is absent."""
-    return f"{subject} == null ? '' : {subject}.metadata.?labels[?'{key}'].orValue('')"
+def label_before_and_after(key: str, name: str) -> dict[str, str]:
+    """A label of the object as `name`, and of the old object as `old…`; empty where object or label is absent."""
+    new, old = (
+        f"{subject} == null ? '' : {subject}.metadata.?labels[?'{key}'].orValue('')"
+        for subject in ("object", "oldObject")
+    )
+    return {name: new, f"old{name.capitalize()}": old}
+
+
+QUEUE_NAME_BEFORE_AND_AFTER: Final = {
+    "queue": "object == null ? '' : object.spec.?queueName.orValue('')",
+    "oldQueue": "oldObject == null ? '' : oldObject.spec.?queueName.orValue('')",
+}
+"""The queue of a Workload."""
+
+
+def in_burst(queue: str) -> str:
+    """Whether a queue is a burst twin."""
+    return f"{queue}.contains('{BURST_INFIX}')"
+
+
+def in_window(queue: str) -> str:
+    """Whether a queue is one whose jobs start only in a window of time."""
+    return f"{queue}.contains('{WINDOW_INFIX}')"
+
+
+def team_of(queue: str) -> str:
+    """The team in the name of a queue: the part before the first infix of ours."""
+    return f"{queue}.split('{BURST_INFIX}')[0].split('{WINDOW_INFIX}')[0]"

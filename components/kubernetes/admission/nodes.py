@@ -1,32 +1,62 @@
-"""Who reaches cloud nodes, and GPUs at all: only what Kueue has admitted for the team."""
+"""Who reaches cloud nodes, and GPUs at all: only what Kueue has admitted for the team.
+
+A job may insist on a GPU model (gpufleet.dev/gpu); which flavor of it, and where, Kueue decides.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Final
 
-from components.kubernetes.admission.expressions import IS_NOT_AGENT, MAY_ADMIT, MAY_RUN_PODS, managed, rules
-from stacks.labels import BURST_TAINT, FLAVOR_LABEL, GPU_RESOURCE, MANAGED_LABEL
+from components.kubernetes.admission.expressions import (
+    NOBODY_WHO_MAKES_QUEUES,
+    NOBODY_WHO_RUNS_JOBS,
+    NOBODY_WHO_SCHEDULES,
+    Spec,
+    managed,
+    rules,
+    variables,
+)
+from components.kubernetes.admission.templates import template_pods, template_rules
+from stacks.labels import BURST_TAINT, FLAVOR_LABEL, GPU_RESOURCE, MANAGED_LABEL, TEAM_LABEL
+
+LONGEST_GRACE_SECONDS: Final = 300
+"""Long enough to write a checkpoint of hundreds of gigabytes to an object store."""
+
+_KUBERNETES_GRACE_SECONDS: Final = 30
+_TERMS: Final = "?affinity.?nodeAffinity.?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([])"
 
 
-def jobs_stay_off_cloud_nodes() -> dict[str, Any]:
-    """A user's job neither tolerates the burst taint nor selects a cloud flavor."""
+def templates_stay_off_cloud_nodes() -> Spec:
+    """A user's job of any kind neither tolerates the burst taint nor selects a flavor."""
     return {
-        "matchConstraints": managed(rules("batch", ["jobs"], ["CREATE", "UPDATE"])),
-        "matchConditions": [{"name": "is-a-user", "expression": f"!{MAY_ADMIT}"}, IS_NOT_AGENT],
-        **_off_cloud_nodes("spec.template.spec"),
+        "matchConstraints": managed(template_rules(["CREATE", "UPDATE"])),
+        "matchConditions": NOBODY_WHO_RUNS_JOBS,
+        "variables": template_pods(),
+        "validations": _off_cloud_nodes(),
     }
 
 
-def pods_stay_off_cloud_nodes() -> dict[str, Any]:
-    """Nor does a pod, unless the Job controller made it."""
+def pods_stay_off_cloud_nodes() -> Spec:
+    """Nor does a pod, unless a controller of jobs made it."""
+    pods = variables(pods="[[dyn(object).spec]]", oldPods="oldObject == null ? [] : [[dyn(oldObject).spec]]")
     return {
-        "matchConstraints": managed(rules("", ["pods"], ["CREATE", "UPDATE"])),
-        "matchConditions": [{"name": "is-a-user", "expression": f"!{MAY_RUN_PODS}"}],
-        **_off_cloud_nodes("spec"),
+        "matchConstraints": managed(rules(("", ["pods"]), operations=["CREATE", "UPDATE"])),
+        "matchConditions": NOBODY_WHO_RUNS_JOBS,
+        "variables": pods,
+        "validations": _off_cloud_nodes(),
     }
 
 
-def gpu_pods_stay_with_their_team() -> dict[str, Any]:
+def pods_are_bound_by_schedulers() -> Spec:
+    """A pod that is bound by hand runs on any node, whatever its taints say."""
+    return {
+        "matchConstraints": managed(rules(("", ["pods/binding", "bindings"]), operations=["CREATE"])),
+        "matchConditions": NOBODY_WHO_SCHEDULES,
+        "validations": [{"expression": "false", "message": "pods here are bound to nodes by schedulers only"}],
+    }
+
+
+def gpu_pods_stay_with_their_team() -> Spec:
     """Cloud GPUs are asked for in a team's namespace, or by nobody; node agents elsewhere ask for no GPU."""
     asks = (
         f"object.spec.containers.exists(c, '{GPU_RESOURCE}' in c.?resources.?limits.orValue({{}})"
@@ -34,7 +64,10 @@ def gpu_pods_stay_with_their_team() -> dict[str, Any]:
     )
     elsewhere = {"matchExpressions": [{"key": MANAGED_LABEL, "operator": "NotIn", "values": ["true"]}]}
     return {
-        "matchConstraints": {"namespaceSelector": elsewhere, **rules("", ["pods"], ["CREATE", "UPDATE"])},
+        "matchConstraints": {
+            "namespaceSelector": elsewhere,
+            **rules(("", ["pods"]), operations=["CREATE", "UPDATE"]),
+        },
         "validations": [
             {
                 "expression": "!object.spec.?tolerations.orValue([])"
@@ -45,40 +78,75 @@ def gpu_pods_stay_with_their_team() -> dict[str, Any]:
     }
 
 
-def _off_cloud_nodes(pod: str) -> dict[str, Any]:
-    """What a pod may not ask for, at its creation or later; what Kueue or the scheduler gave it may stay as it is."""
-    old = f"oldObject.{pod}"
-    selected, named = f"?nodeSelector[?'{FLAVOR_LABEL}'].orValue('')", "?nodeName.orValue('')"
+def namespaces_stay_managed() -> Spec:
+    """Whoever has every right in a namespace may change its labels, and with them which policies apply to it."""
+    labels = [MANAGED_LABEL, TEAM_LABEL]
     return {
-        "variables": [
-            {"name": "tolerations", "expression": f"object.{pod}.?tolerations.orValue([])"},
-            {"name": "oldTolerations", "expression": f"oldObject == null ? [] : {old}.?tolerations.orValue([])"},
-            {"name": "flavor", "expression": f"object.{pod}.{selected}"},
-            {"name": "oldFlavor", "expression": f"oldObject == null ? '' : {old}.{selected}"},
-            {"name": "node", "expression": f"object.{pod}.{named}"},
-            {"name": "oldNode", "expression": f"oldObject == null ? '' : {old}.{named}"},
-        ],
+        "matchConstraints": rules(
+            ("", ["namespaces", "namespaces/status", "namespaces/finalize"]), operations=["UPDATE"]
+        ),
+        "matchConditions": NOBODY_WHO_MAKES_QUEUES,
         "validations": [
             {
-                "expression": "variables.tolerations.all(t, t in variables.oldTolerations"
-                f" || (t.?key.orValue('') != '{BURST_TAINT}'"
-                " && (t.?key.orValue('') != '' || t.?operator.orValue('Equal') != 'Exists')))",
-                "message": f"pods here may not tolerate {BURST_TAINT}, nor every taint; "
-                "gpufleet sends jobs to the cloud",
-            },
-            {
-                "expression": "variables.flavor == '' || variables.flavor == variables.oldFlavor",
-                "message": f"pods here may not select {FLAVOR_LABEL}; Kueue sets it when it admits a job",
-            },
-            {
-                "expression": f"oldObject != null || !object.{pod}.?affinity.?nodeAffinity"
-                ".?requiredDuringSchedulingIgnoredDuringExecution.?nodeSelectorTerms.orValue([])"
-                f".exists(t, t.?matchExpressions.orValue([]).exists(e, e.key == '{FLAVOR_LABEL}'))",
-                "message": f"pods here may not ask for {FLAVOR_LABEL} by affinity; Kueue chooses the flavor",
-            },
-            {
-                "expression": "variables.node == '' || variables.node == variables.oldNode",
-                "message": "pods here may not name their node, which would go around the scheduler",
-            },
+                "expression": f"{labels}.all(l, object.metadata.?labels[?l] == oldObject.metadata.?labels[?l])",
+                "message": f"only administrators write {MANAGED_LABEL} and {TEAM_LABEL} of a namespace",
+            }
         ],
     }
+
+
+def jobs_end_in_time() -> Spec:
+    """Kueue gives quota back when pods are told to end; until they have ended they cost, and nobody counts it."""
+    grace = f"?terminationGracePeriodSeconds.orValue({_KUBERNETES_GRACE_SECONDS})"
+    return {
+        "matchConstraints": managed(template_rules(["CREATE", "UPDATE"])),
+        "variables": template_pods(),
+        "validations": [
+            {
+                "expression": _every_pod(
+                    f"p.{grace} <= {LONGEST_GRACE_SECONDS} || {_before(f'o.{grace} == p.{grace}')}"
+                ),
+                "message": f"terminationGracePeriodSeconds of a job is at most {LONGEST_GRACE_SECONDS} here",
+            }
+        ],
+    }
+
+
+def _off_cloud_nodes() -> list[dict[str, str]]:
+    """What pods may not ask for, at creation or later; what Kueue or the scheduler gave them may stay as it is."""
+    flavor, node = f"?nodeSelector[?'{FLAVOR_LABEL}'].orValue('')", "?nodeName.orValue('')"
+    harmless = (
+        f"(t.?key.orValue('') != '{BURST_TAINT}'"
+        " && (t.?key.orValue('') != '' || t.?operator.orValue('Equal') != 'Exists'))"
+    )
+    return [
+        {
+            "expression": _every_pod(
+                f"p.?tolerations.orValue([]).all(t, {harmless} || {_before('t in o.?tolerations.orValue([])')})"
+            ),
+            "message": f"pods here may not tolerate {BURST_TAINT}, nor every taint; gpufleet sends jobs to the cloud",
+        },
+        {
+            "expression": _every_pod(f"p.{flavor} == '' || {_before(f'o.{flavor} == p.{flavor}')}"),
+            "message": f"pods here may not select {FLAVOR_LABEL}; Kueue sets it when it admits a job",
+        },
+        {
+            "expression": _every_pod(
+                f"p.{_TERMS}.all(t, t.?matchExpressions.orValue([]).all(e, e.key != '{FLAVOR_LABEL}')"
+                f" || {_before(f't in o.{_TERMS}')})"
+            ),
+            "message": f"pods here may not ask for {FLAVOR_LABEL} by affinity; Kueue chooses the flavor",
+        },
+        {
+            "expression": _every_pod(f"p.{node} == '' || {_before(f'o.{node} == p.{node}')}"),
+            "message": "pods here may not name their node, which would go around the scheduler",
+        },
+    ]
+
+
+def _every_pod(expression: str) -> str:
+    return f"variables.pods.all(g, g.all(p, {expression}))"
+
+
+def _before(expression: str) -> str:
+    return f"variables.oldPods.exists(h, h.exists(o, {expression}))"

@@ -2,60 +2,112 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
 from components.kubernetes.admission.expressions import (
     IS_NOT_AGENT,
-    MAY_ADMIT,
-    MAY_MAKE_QUEUES,
-    label,
+    NOBODY_WHO_ADMITS,
+    NOBODY_WHO_JUDGES,
+    NOBODY_WHO_MAKES_QUEUES,
+    QUEUE_NAME_BEFORE_AND_AFTER,
+    Spec,
+    in_burst,
+    in_window,
+    job_rules,
+    kueue_rules,
+    label_before_and_after,
     managed,
-    rules,
+    variables,
 )
-from stacks.labels import BURST_SUFFIX, QUEUE_LABEL
+from stacks.kinds import JOB_KINDS
+from stacks.labels import (
+    GATE_NAME,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    RECALL_ANNOTATION,
+    VERDICT_ANNOTATION,
+    VERDICT_CONDITION,
+    WINDOW_INFIX,
+)
 
-LONGEST_GRACE_SECONDS: Final = 300
-"""Long enough to write a checkpoint of hundreds of gigabytes to an object store."""
-
-# A budget commits the price of this time when the job passes the gate.
-_LIMIT_STAYS: Final = "a job in a burst queue keeps its longest run time; delete it and submit it with another"
+_QUEUE: Final = label_before_and_after(QUEUE_LABEL, "queue")
+_STAYS: Final = "variables.queue == variables.oldQueue"
+_NO_BURST: Final = f"(!{in_burst('variables.queue')} && !{in_burst('variables.oldQueue')})"
 
 
-def jobs_keep_their_queue() -> dict[str, Any]:
-    """A user's job enters no burst queue, and one that is there stays."""
+def jobs_keep_their_queue() -> Spec:
+    """A user's job of any kind enters no burst queue, and one that is there stays.
+
+    What has a controller needs no queue: its owner waits in one. The reference may be forged, for no gain: plain pods
+    need no queue either, and without one nothing reaches the cloud. Labels can be written with the status, too.
+    """
     owned = (
         "object.metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) && o.kind != 'CronJob')"
     )
     return {
-        "matchConstraints": managed(rules("batch", ["jobs"], ["CREATE", "UPDATE"])),
+        "matchConstraints": managed(job_rules(["CREATE", "UPDATE"], subresources=True)),
         "matchConditions": [IS_NOT_AGENT],
-        "variables": [
-            {"name": "queue", "expression": label("object", QUEUE_LABEL)},
-            {"name": "oldQueue", "expression": label("oldObject", QUEUE_LABEL)},
-        ],
+        "variables": variables(**_QUEUE),
         "validations": [
             {
-                "expression": "variables.queue == variables.oldQueue || "
-                f"(!variables.queue.endsWith('{BURST_SUFFIX}') && !variables.oldQueue.endsWith('{BURST_SUFFIX}'))",
+                "expression": f"{_STAYS} || {_NO_BURST}",
                 "message": "only gpufleet moves a job into or out of a burst queue; submit to the team's own queue",
             },
             {
-                "expression": f"variables.queue != '' || {owned}",
+                "expression": f"variables.queue != '' || {owned} || request.?subResource.orValue('') != ''",
                 "message": f"jobs in this namespace need the label {QUEUE_LABEL} with the name of the team's queue",
             },
         ],
     }
 
 
-def jobs_take_their_pods_along() -> dict[str, Any]:
-    """The API's own default for batch/v1 leaves the pods running: in the cloud, without a Workload, unpaid for."""
+def jobs_start_in_their_window(windowed: Sequence[str], default: str) -> Spec:
+    """A job of a class with a window stands in that class's queue, which is held outside the window; others do not.
+
+    Args:
+        windowed: Names of the priority classes with a window.
+        default: The priority class of a job that names none.
+    """
+    labels = label_before_and_after(PRIORITY_CLASS_LABEL, "named")
+    job_class = f"variables.named == '' ? '{default}' : variables.named"
+    unchanged = f"oldObject != null && {_STAYS} && variables.named == variables.oldNamed"
+    placed = f"variables.queue == '' || {in_burst('variables.queue')}"
+    has_window = f"variables.jobClass in {list(windowed)}"
     return {
-        "matchConstraints": managed(rules("batch", ["jobs"], ["DELETE"])),
-        "variables": [{"name": "queue", "expression": label("oldObject", QUEUE_LABEL)}],
+        "matchConstraints": managed(job_rules(["CREATE", "UPDATE"], subresources=True)),
+        "matchConditions": [IS_NOT_AGENT],
+        "variables": variables(**_QUEUE, **labels, jobClass=job_class),
         "validations": [
             {
-                "expression": f"!variables.queue.endsWith('{BURST_SUFFIX}')"
-                " || request.options.?propagationPolicy.orValue('') in ['Background', 'Foreground']",
+                "expression": f"{unchanged} || {placed} || !({has_window})"
+                f" || variables.queue.endsWith('{WINDOW_INFIX}' + variables.jobClass)",
+                "message": "a job of a class that starts only in a window of time is submitted to "
+                f"<team>{WINDOW_INFIX}<class>",
+            },
+            {
+                "expression": f"{unchanged} || {has_window} || !{in_window('variables.queue')}",
+                "message": f"only jobs of a class with a window are submitted to <team>{WINDOW_INFIX}<class>",
+            },
+        ],
+    }
+
+
+def jobs_take_their_pods_along() -> Spec:
+    """Pods that stay behind in the cloud have no Workload, and nobody pays for them.
+
+    Leaving them is the API's own default for batch/v1; with any other kind one has to ask for it.
+    """
+    options = "request.?options.?"
+    asked = f"{options}propagationPolicy.orValue('')"
+    kept = "oldObject.metadata.?finalizers.orValue([]).exists(f, f == 'orphan')"
+    left = f"({asked} == '' && (request.kind.kind == 'Job' || {options}orphanDependents.orValue(false) || {kept}))"
+    return {
+        "matchConstraints": managed(job_rules(["DELETE"])),
+        "variables": variables(queue=_QUEUE["oldQueue"]),
+        "validations": [
+            {
+                "expression": f"!{in_burst('variables.queue')} || !({asked} == 'Orphan' || {left})",
                 "message": "a job in a burst queue is deleted with its pods: "
                 "give the propagation policy Background or Foreground (kubectl's --cascade)",
             }
@@ -63,68 +115,86 @@ def jobs_take_their_pods_along() -> dict[str, Any]:
     }
 
 
-def jobs_end_in_time() -> dict[str, Any]:
-    """Kueue gives quota back when pods are told to end; until they have ended they cost, and nobody counts it."""
+def burst_queues_take_jobs_only() -> Spec:
+    """The agent knows these kinds alone; anything else would hold cloud quota at the gate unseen."""
+    kinds = [f"{kind.group}/{kind.kind}" for kind in JOB_KINDS]
+    queue, owned = "object.spec.?queueName.orValue('')", "object.metadata.?ownerReferences.orValue([])"
     return {
-        "matchConstraints": managed(rules("batch", ["jobs"], ["CREATE"])),
+        "matchConstraints": managed(kueue_rules("workloads", ["CREATE", "UPDATE"])),
         "validations": [
             {
-                "expression": "object.spec.template.spec.?terminationGracePeriodSeconds.orValue(30)"
-                f" <= {LONGEST_GRACE_SECONDS}",
-                "message": f"terminationGracePeriodSeconds of a job is at most {LONGEST_GRACE_SECONDS} here",
+                "expression": f"!{in_burst(queue)} || {owned}"
+                f".exists(o, o.?controller.orValue(false) && o.apiVersion.split('/')[0] + '/' + o.kind in {kinds})",
+                "message": f"only {', '.join(kind.kind for kind in JOB_KINDS)} may stand in a burst queue; "
+                "other kinds stay local",
             }
         ],
     }
 
 
-def burst_queues_take_jobs_only() -> dict[str, Any]:
-    """The agent knows batch/v1 Jobs alone; anything else would hold cloud quota at the gate unseen."""
-    owned = "object.metadata.?ownerReferences.orValue([])"
+def workloads_keep_their_queue() -> Spec:
+    """Nor does a user's Workload move; what a budget was promised about it, and what the agent says of it, stays."""
+    agents = [VERDICT_ANNOTATION, RECALL_ANNOTATION]
+    old = "(oldObject == null ? optional.none() : oldObject.metadata.?annotations[?a])"
     return {
-        "matchConstraints": managed(rules("kueue.x-k8s.io", ["workloads"], ["CREATE", "UPDATE"], "v1beta2")),
+        "matchConstraints": managed(kueue_rules("workloads", ["CREATE", "UPDATE"])),
+        "matchConditions": [*NOBODY_WHO_ADMITS, IS_NOT_AGENT],
+        "variables": variables(**QUEUE_NAME_BEFORE_AND_AFTER),
         "validations": [
             {
-                "expression": f"!object.spec.?queueName.orValue('').endsWith('{BURST_SUFFIX}') || {owned}"
-                ".exists(o, o.?controller.orValue(false) && o.kind == 'Job' && o.apiVersion == 'batch/v1')",
-                "message": "only batch/v1 Jobs may stand in a burst queue; other kinds stay local",
-            }
-        ],
-    }
-
-
-def workloads_keep_their_queue() -> dict[str, Any]:
-    """Nor does a Workload, and what a budget was promised about it stays."""
-    return {
-        "matchConstraints": managed(rules("kueue.x-k8s.io", ["workloads"], ["CREATE", "UPDATE"], "v1beta2")),
-        "matchConditions": [{"name": "is-a-user", "expression": f"!{MAY_ADMIT}"}, IS_NOT_AGENT],
-        "variables": [
-            {"name": "queue", "expression": "object.spec.?queueName.orValue('')"},
-            {"name": "oldQueue", "expression": "oldObject == null ? '' : oldObject.spec.?queueName.orValue('')"},
-        ],
-        "validations": [
-            {
-                "expression": "variables.queue == variables.oldQueue || "
-                f"(!variables.queue.endsWith('{BURST_SUFFIX}') && !variables.oldQueue.endsWith('{BURST_SUFFIX}'))",
+                "expression": f"{_STAYS} || {_NO_BURST}",
                 "message": "only gpufleet moves a workload into or out of a burst queue",
             },
             {
-                "expression": f"!variables.oldQueue.endsWith('{BURST_SUFFIX}')"
+                "expression": f"{_STAYS} || (!{in_window('variables.queue')} && !{in_window('variables.oldQueue')})",
+                "message": "a workload follows its job into or out of the queue of a class with a window",
+            },
+            {
+                "expression": f"!{in_burst('variables.oldQueue')}"
                 " || object.spec.?maximumExecutionTimeSeconds == oldObject.spec.?maximumExecutionTimeSeconds",
-                "message": _LIMIT_STAYS,
+                "message": "a job in a burst queue keeps its longest run time; delete it and submit it with another",
+            },
+            {
+                "expression": f"{agents}.all(a, object.metadata.?annotations[?a] == {old})",
+                "message": f"only gpufleet writes {VERDICT_ANNOTATION}, and only an administrator {RECALL_ANNOTATION}",
             },
         ],
     }
 
 
-def burst_queues_have_one_door() -> dict[str, Any]:
-    """A burst ClusterQueue is reached through its own LocalQueue only."""
+def workloads_are_judged_by_nobody_else() -> Spec:
+    """The status of a Workload says what Kueue and the gate decided; whoever writes it starts jobs."""
     return {
-        "matchConstraints": rules("kueue.x-k8s.io", ["localqueues"], ["CREATE", "UPDATE"], "v1beta2"),
-        "matchConditions": [{"name": "is-a-user", "expression": f"!{MAY_MAKE_QUEUES}"}],
+        "matchConstraints": managed(kueue_rules("workloads/status", ["UPDATE"])),
+        "matchConditions": [*NOBODY_WHO_JUDGES, IS_NOT_AGENT],
         "validations": [
             {
-                "expression": f"!object.spec.clusterQueue.endsWith('{BURST_SUFFIX}')",
-                "message": "only administrators make a LocalQueue onto a burst ClusterQueue",
+                "expression": "dyn(object).?status == dyn(oldObject).?status",
+                "message": f"only Kueue and gpufleet write a workload's status, {GATE_NAME} and "
+                f"{VERDICT_CONDITION} in it",
             }
+        ],
+    }
+
+
+def queues_of_ours_have_one_door() -> Spec:
+    """A burst ClusterQueue is reached through its own LocalQueue only, and nobody else opens the queue of a window.
+
+    Deleting one harms nobody but the team, and namespaces must be able to go.
+    """
+    name = "object.metadata.?name.orValue('') + object.metadata.?generateName.orValue('')"
+    return {
+        "matchConstraints": kueue_rules("localqueues", ["CREATE", "UPDATE"]),
+        "matchConditions": [*NOBODY_WHO_MAKES_QUEUES, IS_NOT_AGENT],
+        "variables": variables(name=name),
+        "validations": [
+            {
+                "expression": f"!{in_burst('object.spec.clusterQueue')}",
+                "message": "only administrators make a LocalQueue onto a burst ClusterQueue",
+            },
+            {
+                "expression": f"!{in_burst('variables.name')} && !{in_window('variables.name')}",
+                "message": "only administrators make or change the LocalQueues of burst twins and windows",
+            },
         ],
     }
