@@ -26,7 +26,7 @@ def lines_of_costs(costs: Costs) -> Iterator[str]:
     yield from columns(["POOL", "MARKET", "GPUS", "MONTH, LEAST", "MONTH, MOST"], pools)
     if costs.limits:
         yield ""
-        yield from columns(["BUDGET", "MONTH", "DAY", "KIND"], map(_budget, costs.limits))
+        yield from columns(["BUDGET", "MONTH", "WEEK", "DAY", "KIND"], map(_budget, costs.limits))
     yield ""
     for sentence in _sentences(costs):
         yield from textwrap.wrap(
@@ -73,8 +73,10 @@ def spending_row(costs: Costs) -> dict[str, Any]:
         "budgets": [
             {
                 "team": limit.team,
+                "project": limit.project,
                 "hard": limit.hard,
                 "monthly_usd": None if limit.monthly is None else cents(limit.monthly),
+                "weekly_usd": None if limit.weekly is None else cents(limit.weekly),
                 "daily_usd": None if limit.daily is None else cents(limit.daily),
             }
             for limit in costs.limits
@@ -84,9 +86,10 @@ def spending_row(costs: Costs) -> dict[str, Any]:
 
 
 def _budget(limit: Limit) -> tuple[str | None, ...]:
-    amounts = (None if amount is None else format_usd(amount) for amount in (limit.monthly, limit.daily))
+    amounts = (None if amount is None else format_usd(amount) for amount in (limit.monthly, limit.weekly, limit.daily))
     kind = "hard: stops" if limit.hard else "soft: reports, and stops nothing"
-    return f"team {limit.team}" if limit.team else "fleet", *amounts, kind
+    whose = f"team {limit.team}" if limit.team else f"project {limit.project}" if limit.project else "fleet"
+    return whose, *amounts, kind
 
 
 def _sentences(costs: Costs) -> Iterator[str]:

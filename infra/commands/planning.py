@@ -21,7 +21,7 @@ from infra.commands.places import stack_files
 from infra.coverage import parts_without_components
 from infra.planning import sources
 from infra.planning.costs import costs_of
-from infra.planning.facts import filled_rows, flavor_rows, inline, pool_rows, team_rows
+from infra.planning.facts import filled_rows, flavor_rows, inline, pool_rows, project_rows, team_rows
 from infra.planning.objects import Manifest, counts, identity, node_patches, objects_of
 from infra.planning.sources import Source
 from stacks.labels import POOL_LABEL
@@ -37,6 +37,7 @@ File = Annotated[
 ]
 Objects = Annotated[bool, typer.Option("--objects", help="Name each object, not only how many there are.")]
 
+_PER: Final = {"monthly": "", "weekly": " a week", "daily": " a day"}
 _NOT_DEPLOYED: Final = "checked and planned, not deployed by this version, and no object of theirs is counted:"
 
 
@@ -57,6 +58,7 @@ def plan(file: File, objects: Objects = False, as_json: Json = False) -> None:
         _objects(file, made, labelled, each=objects),
         _flavors(source),
         _teams(source),
+        _projects(source),
         _filled(source),
         lines_of_costs(costs_of(source.fleet)),
         _open_parts(source),
@@ -89,6 +91,7 @@ def _document(source: Source, made: Sequence[Manifest], labelled: Sequence[Manif
         "flavors": flavor_rows(source.fleet),
         "pools": pool_rows(source.fleet),
         "teams": team_rows(source.fleet),
+        "projects": project_rows(source.fleet),
         "filled_in": filled_rows(source.filled),
         "cost": {**spending_row(costs), "pools": [cost_row(cost) for cost in [*costs.owned, *costs.rented]]},
         "not_deployed": parts_without_components(source.fleet),
@@ -123,26 +126,43 @@ def _flavors(source: Source) -> Iterator[str]:
         yield from (f"    {device}: {count}" for device, count in row["devices"].items())
 
 
-def _teams(source: Source) -> list[str]:
+def _teams(source: Source) -> Iterator[str]:
+    """One line for each team; below it the queues that the agent moves its jobs to, and those that open in a window."""
     without = "the fleet's" if source.fleet.burst.budget else None
-    rows = [
+    rows = team_rows(source.fleet)
+    cells = [
         (
             row["name"],
             row["queue"],
             ",".join(f"{name}={gpus}" for name, gpus in row["quota"].items()),
             _budget(row) or without,
         )
-        for row in team_rows(source.fleet)
+        for row in rows
     ]
-    return columns(["TEAM", "QUEUE", "QUOTA", "BUDGET PER MONTH"], rows)
+    heading, *lines = columns(["TEAM", "QUEUE", "QUOTA", "BUDGET PER MONTH"], cells)
+    yield heading
+    for line, row in zip(lines, rows, strict=True):
+        yield line
+        for flavor, queue in row["burst_queues"].items():
+            yield f"    {_in_its_namespace(queue)} bursts to {flavor}"
+        for job_class, queue in row["window_queues"].items():
+            yield f"    {_in_its_namespace(queue)} opens {source.fleet.classes[job_class].window}"
 
 
-def _budget(team: dict[str, Any]) -> str:
-    """`$300.00, $40.00 a day`, with `soft` where it stops nothing; empty for a team without one."""
-    monthly, daily = team["monthly_budget_usd"], team["daily_budget_usd"]
-    amounts = [format_usd(Decimal(monthly))] if monthly else []
-    amounts += [f"{format_usd(Decimal(daily))} a day"] if daily else []
-    return ", ".join(amounts) + (" soft" if team["budget_kind"] == "soft" else "")
+def _in_its_namespace(place: str) -> str:
+    return place.partition("/")[2]
+
+
+def _projects(source: Source) -> list[str]:
+    rows = [(row["name"], ",".join(row["teams"]), _budget(row)) for row in project_rows(source.fleet)]
+    return columns(["PROJECT", "TEAMS", "BUDGET PER MONTH"], rows) if rows else []
+
+
+def _budget(row: dict[str, Any]) -> str:
+    """`$300.00, $40.00 a day`, with `soft` where it stops nothing; empty where there is none."""
+    limits = [(row[f"{period}_budget_usd"], per) for period, per in _PER.items()]
+    amounts = [format_usd(Decimal(usd)) + per for usd, per in limits if usd is not None]
+    return ", ".join(amounts) + (" soft" if row["budget_kind"] == "soft" else "")
 
 
 def _filled(source: Source) -> list[str]:

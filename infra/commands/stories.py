@@ -1,7 +1,8 @@
-"""What `queue` and `explain` say of a job: its place, how long it waits, and why it is where it is.
+"""What `queue` and `explain` say of a job: its place, how long it waits, when it starts, and why it is where it is.
 
 The reason is what was recorded on the Workload, by the agent or by Kueue; nothing is decided again here. Only the time
-waited so far is brought up to date, because the agent records a verdict when it changes and not as time goes by.
+waited so far is brought up to date, because the agent records a verdict when it changes and not as time goes by. Where
+the annotation cannot be read, the agent's condition on the Workload says the same in words.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from datetime import UTC, datetime
 from typing import Any
 
 from infra.commands.cluster import Cluster, SeenJob
+from infra.commands.outlook import QUEUED_STAGES, Outlook, start_sentence
 from runtime.routing.explain import RecordedVerdict, sentence, verdict_from_json
 from runtime.routing.snapshot import Job, Stage
 from runtime.routing.verdict import Code, Verdict
-from stacks.labels import VERDICT_ANNOTATION
+from stacks.labels import VERDICT_ANNOTATION, VERDICT_CONDITION
 
-_WAITING = (Stage.QUEUED, Stage.RELEASED, Stage.AT_GATE, Stage.RECALLING)
+_WAITING = (*QUEUED_STAGES, Stage.AT_GATE)
 
 
 def in_order(seen: Sequence[SeenJob]) -> list[SeenJob]:
@@ -24,16 +26,14 @@ def in_order(seen: Sequence[SeenJob]) -> list[SeenJob]:
     return sorted(seen, key=_order)
 
 
-def rows(seen: Sequence[SeenJob], cluster: Cluster) -> list[dict[str, Any]]:
+def rows(seen: Sequence[SeenJob], cluster: Cluster, outlook: Outlook) -> list[dict[str, Any]]:
     """One row for each job that waits or runs, in order."""
-    places = _places(seen)
-    return [_row(one, cluster, places) for one in in_order(seen) if one.job.stage is not Stage.FINISHED]
+    return [_row(one, cluster, outlook) for one in in_order(seen) if one.job.stage is not Stage.FINISHED]
 
 
-def stories(found: Sequence[SeenJob], seen: Sequence[SeenJob], cluster: Cluster) -> list[dict[str, Any]]:
-    """All that is known of some jobs among all those seen."""
-    places = _places(seen)
-    return [_story(one, cluster, places) for one in found]
+def stories(found: Sequence[SeenJob], cluster: Cluster, outlook: Outlook) -> list[dict[str, Any]]:
+    """All that is known of some jobs."""
+    return [_story(one, cluster, outlook) for one in found]
 
 
 def _order(seen: SeenJob) -> tuple[str, bool, int, float]:
@@ -41,49 +41,63 @@ def _order(seen: SeenJob) -> tuple[str, bool, int, float]:
     return job.team, job.stage not in _WAITING, -job.priority, job.created_at
 
 
-def _places(seen: Sequence[SeenJob]) -> dict[str, int]:
-    places: dict[str, int] = {}
-    counts: dict[str, int] = {}
-    for one in in_order(seen):
-        if one.job.stage in _WAITING:
-            counts[one.job.team] = places[one.job.uid] = counts.get(one.job.team, 0) + 1
-    return places
-
-
-def _row(seen: SeenJob, cluster: Cluster, places: dict[str, int]) -> dict[str, Any]:
+def _row(seen: SeenJob, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
     job = seen.job
     return {
         "job": f"{job.namespace}/{job.owner_name}",
+        "kind": job.owner_kind,
         "team": job.team,
+        "project": job.project or None,
         "class": job.job_class,
         "gpus": job.gpus,
-        "place": places.get(job.uid),
+        "queue": job.queue,
+        "place": outlook.places.get(job.uid),
+        "place_source": outlook.sources.get(job.uid),
         "waited_seconds": round(_waited(job, cluster)),
         "state": job.stage.value,
+        "target": job.target,
         "flavor": job.flavor,
         "why": _why(seen, cluster),
+        **_start(job, cluster, outlook),
     }
 
 
-def _story(seen: SeenJob, cluster: Cluster, places: dict[str, int]) -> dict[str, Any]:
-    recorded = _recorded(seen)
+def _start(job: Job, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
+    """When the job is expected to start, where it has yet to."""
+    told = outlook.forecasts.get(job.uid) if job.stage in _WAITING else None
+    at = None if told is None else told.start_at
     return {
-        **_row(seen, cluster, places),
-        "workload": f"{seen.job.namespace}/{seen.job.name}",
-        "priority": seen.job.priority,
-        "created": _moment(seen.job.created_at),
+        "starts_at": None if at is None else _moment(at),
+        "starts_in_seconds": None if at is None else max(0, round(at - cluster.clock.now())),
+        "starts_on": None if told is None else told.flavor,
+        "start": None if told is None else start_sentence(told, cluster.clock.now()),
+    }
+
+
+def _story(seen: SeenJob, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
+    recorded = _recorded(seen)
+    job = seen.job
+    age = outlook.ages.get(job.team)
+    return {
+        **_row(seen, cluster, outlook),
+        "workload": f"{job.namespace}/{job.name}",
+        "priority": job.priority,
+        "created": _moment(job.created_at),
         "verdict": recorded.verdict.code.value if recorded else None,
         "decision": recorded.decision_id if recorded else None,
         "decided": _moment(recorded.at) if recorded else None,
         "facts": dict(recorded.verdict.facts) if recorded else {},
+        "forecast_age_seconds": None if age is None else round(age),
+        "no_forecast": outlook.stale or None,
+        "left_usd": outlook.left_usd.get(job.team, {}),
     }
 
 
 def _waited(job: Job, cluster: Cluster) -> float:
-    """Seconds of fleet time from its creation to its last reservation, its end, or now."""
+    """Seconds of fleet time from when its wait began to its last reservation, its end, or now."""
     ended = job.released_quota_at if job.stage in (Stage.FINISHED, Stage.STOPPED) else None
     until = next((moment for moment in (job.reserved_at, ended) if moment is not None), cluster.clock.now())
-    return max(0.0, until - job.created_at)
+    return max(0.0, until - job.waits_since)
 
 
 def _why(seen: SeenJob, cluster: Cluster) -> str:
@@ -104,7 +118,8 @@ def _why(seen: SeenJob, cluster: Cluster) -> str:
                 return str(answer)
     recorded = _recorded(seen)
     if recorded is None:
-        return "no decision recorded yet; the agent decides at its next look"
+        told = _told(seen)
+        return str(told) if told else "no decision recorded yet; the agent decides at its next look"
     verdict = recorded.verdict
     if verdict.code is Code.WAITING:
         verdict = Verdict(verdict.code, {**verdict.facts, "waited_s": round(_waited(job, cluster))})
@@ -113,6 +128,12 @@ def _why(seen: SeenJob, cluster: Cluster) -> str:
 
 def _recorded(seen: SeenJob) -> RecordedVerdict | None:
     return verdict_from_json((seen.workload["metadata"].get("annotations") or {}).get(VERDICT_ANNOTATION))
+
+
+def _told(seen: SeenJob) -> object:
+    """The message of the agent's own condition, whatever its status."""
+    conditions = (seen.workload.get("status") or {}).get("conditions") or []
+    return next((one.get("message") for one in conditions if one["type"] == VERDICT_CONDITION), None)
 
 
 def _condition(seen: SeenJob, name: str) -> dict[str, Any]:

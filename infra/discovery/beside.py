@@ -12,11 +12,10 @@ from typing import Final
 
 from infra.discovery.findings import Part, Taken
 from infra.discovery.naming import free_name
-from stacks.labels import BURST_SUFFIX, SYSTEM_NAMESPACE
+from stacks.labels import BURST_INFIX, SYSTEM_NAMESPACE
 
 _PREFIX: Final = "fleet-"
 _LONGEST: Final = 63  # RFC 1123 label
-_LONGEST_TEAM: Final = _LONGEST - len(BURST_SUFFIX)
 _SYSTEM: Final = frozenset({"default", "kueue-system", SYSTEM_NAMESPACE})
 _SYSTEM_PREFIX: Final = "kube-"  # Kubernetes keeps these namespaces for itself
 
@@ -41,14 +40,21 @@ def classes_beside(classes: Iterable[Part], taken: Taken) -> tuple[Part, ...]:
     return tuple(found.values())
 
 
-def teams_beside(teams: Iterable[Part], organization: str, taken: Taken) -> tuple[Part, ...]:
-    """The teams, with queues and namespaces whose names are free; no two teams share one."""
+def teams_beside(
+    teams: Iterable[Part], organization: str, taken: Taken, *, longest: int | None = None
+) -> tuple[Part, ...]:
+    """The teams, with queues and namespaces whose names are free; no two teams share one.
+
+    Names are cut to `longest` characters, where that is given.
+    """
     cohorts = {name.removeprefix(f"{organization}-") for name in taken.cohorts}
-    twins = {name.removesuffix(BURST_SUFFIX) for name in taken.cluster_queues}
+    twins = {name.partition(BURST_INFIX)[0] for name in taken.cluster_queues if BURST_INFIX in name}
     found: dict[str, Part] = {}
     namespaces: set[str] = set()
     for part in teams:
-        name = beside(part.name, taken.cluster_queues | twins | cohorts | found.keys(), longest=_LONGEST_TEAM)
+        short = part.name[:longest].rstrip("-")
+        taken_names = taken.cluster_queues | twins | cohorts | found.keys()
+        name = beside(short, taken_names, longest=longest or _LONGEST)
         wanted = str(part.settings.get("namespace", part.name))
         reserved = {wanted} if wanted.startswith(_SYSTEM_PREFIX) else set()
         namespace = beside(wanted, taken.namespaces | namespaces | _SYSTEM | reserved)
@@ -56,9 +62,9 @@ def teams_beside(teams: Iterable[Part], organization: str, taken: Taken) -> tupl
         settings = {key: value for key, value in part.settings.items() if key != "namespace"}
         if namespace != name:
             settings = {"namespace": namespace, **settings}
-        remarks = (
-            [f"REVIEW: queue {part.name} exists already and stays; the team is {name}."] if name != part.name else []
-        )
+        remarks = [f"REVIEW: queue {short} exists already and stays; the team is {name}."] if name != short else []
+        if short != part.name:
+            remarks.append(f"REVIEW: {part.name} leaves no room for a flavor in the names of queues; shortened.")
         if namespace != wanted:
             remarks.append(f"REVIEW: namespace {wanted} exists already and stays; jobs of the fleet go to {namespace}.")
         found[name] = replace(part, name=name, settings=settings, remarks=(*part.remarks, *remarks))

@@ -11,22 +11,23 @@ from typing import Any, Final
 
 from infra.discovery.answers import DEFAULT_REGIONS, Answers, wanted_type
 from infra.discovery.beside import beside, classes_beside, flavors_beside, teams_beside
+from infra.discovery.bursting import burst_part, link_parts, project_parts
 from infra.discovery.findings import CLUSTER, Findings, Part
 from infra.discovery.naming import free_name
-from infra.discovery.prices import FREE, priced, usd_text, validated, with_setting
-from infra.discovery.queues import usual_runtime
+from infra.discovery.prices import priced, validated, with_setting
 from infra.discovery.rented import rented_settings
 from infra.discovery.shares import Allotment
 from stacks.agent_config import AgentConfig
 from stacks.catalogue import catalogue
 from stacks.flavors import flavor_name, flavors_of_pools
+from stacks.labels import burst_queue, window_queue
 from stacks.pools import CloudPool
-from stacks.quantities import format_duration
 from stacks.suggest import did_you_mean
 
 DEFAULT_TEAM: Final = "team-a"
 DEFAULT_ORGANIZATION: Final = "my-org"
 
+_LONGEST_QUEUE: Final = 63  # a label value
 _SEARCH: Final = "; `gpufleet catalog search` lists what there is"
 _CLASSES: Final = (
     Part("high", {"priority": 1000, "max_wait": "15m"}),
@@ -41,9 +42,11 @@ class Draft:
 
     organization: Part
     cluster: Part
+    links: tuple[Part, ...]
     pools: tuple[Part, ...]
     classes: tuple[Part, ...]
     teams: tuple[Part, ...]
+    projects: tuple[Part, ...]
     burst: Part
     agent: Part | None
     preset: str
@@ -75,19 +78,31 @@ def draft(findings: Findings, answers: Answers) -> Draft:
     wanted = answers.organization or findings.organization or DEFAULT_ORGANIZATION
     organization = beside(wanted, findings.taken.cohorts)
     source = findings.organization_source if findings.organization and not answers.organization else ""
+    classes = classes_beside(findings.classes or _CLASSES, findings.taken)
+    longest = _longest_team(models, classes) if findings.teams else None  # what a person asked for is never changed
+    teams_found = teams_beside(teams, organization, findings.taken, longest=longest)
     unsaid = "" if answers.organization or findings.organization else "REVIEW: the name of your company or group"
     return Draft(
         organization=Part("organization", {"organization": organization}, {"organization": source or unsaid}),
         cluster=_cluster(answers),
+        links=link_parts(deployed, answers),
         pools=tuple(_in_cluster(part, answers) for part in parts.values()),
-        classes=classes_beside(findings.classes or _CLASSES, findings.taken),
-        teams=teams_beside(teams, organization, findings.taken),
-        burst=_burst(models, answers, deployed),
+        classes=classes,
+        teams=teams_found,
+        projects=project_parts(deployed, {part.name for part in teams_found}),
+        burst=burst_part(models, answers, deployed),
         agent=findings.agent,
         preset=answers.preset,
         left_out=tuple(left_out),
         remarks=(*findings.remarks, *flavors_beside(allotment.flavors, findings.taken)),
     )
+
+
+def _longest_team(models: dict[str, Any], classes: tuple[Part, ...]) -> int:
+    """Characters that the longest name of a flavor, or of a class with a window, leaves for a team's."""
+    queues = [burst_queue("", name) for name, flavor in flavors_of_pools(models).items() if flavor.cloud]
+    queues += [window_queue("", part.name) for part in classes if "window" in part.settings]
+    return max(1, _LONGEST_QUEUE - max(map(len, queues)))
 
 
 def _said(answers: Answers) -> tuple[Part, ...]:
@@ -148,29 +163,6 @@ def _default_cloud_pool(parts: dict[str, Part], models: dict[str, Any], answers:
     why = "No rented pool is known, and a fleet needs somewhere to burst to."
     part = Part(free_name("burst", parts), settings, notes, (why,))
     return priced(part, answers, None)
-
-
-def _burst(models: dict[str, Any], answers: Answers, deployed: AgentConfig | None) -> Part:
-    """The burst rule: cheapest pool first, and no spending before a budget is set."""
-    cloud: dict[str, Any] = {name: model for name, model in models.items() if isinstance(model, CloudPool)}
-    order = sorted(cloud, key=lambda name: (cloud[name].price, name))
-    settings: dict[str, Any] = {}
-    notes = {"order": "the cheapest first"}
-    if deployed is not None:
-        places = {flavor: place for place, flavor in enumerate(deployed.burst_order)}
-        order = sorted(order, key=lambda name: places.get(flavor_name(cloud[name]), len(places)))
-        settings["policy"] = deployed.policy.model_dump(mode="json")
-        settings["expected_runtime"] = format_duration(usual_runtime(deployed))
-        notes = {"policy": "as the gpufleet agent is told"}
-    settings["order"] = order
-    if answers.monthly_budget is not None:
-        settings["budget"] = {"monthly": usd_text(answers.monthly_budget), "kind": "hard"}
-    elif deployed is None:
-        settings["budget"] = {"monthly": FREE, "kind": "hard"}
-        notes["budget"] = "REVIEW: nothing is spent on the cloud until you raise it"
-    elif deployed.budget is not None:
-        settings["budget"] = deployed.budget.model_dump(mode="json", exclude_none=True)
-    return Part("burst", settings, notes)
 
 
 def _cluster(answers: Answers) -> Part:

@@ -109,6 +109,8 @@ def _agent(objects: ClusterObjects, deployed: AgentConfig | None) -> Part | None
         return None
     told = deployed.model_dump(mode="json", exclude_none=True)
     settings = {"interval": told["interval"], "ledger": told["ledger"]}
+    if deployed.dry_run:
+        settings["dry_run"] = True
     if deployed.replay_speed != 1:
         settings["replay_speed"] = deployed.replay_speed
     deployment = objects.agent_deployment

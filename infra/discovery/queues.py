@@ -1,7 +1,7 @@
 """Teams, classes and the organisation from what Kueue has.
 
-Objects that gpufleet made fold back into what they were made from: a team's share stands in its Cohort, its burst twin
-is not a second team. Of anybody else's objects a ClusterQueue becomes a team.
+Objects that gpufleet made fold back into what they were made from: a team's share stands in its Cohort, and its burst
+twins and window queues are no teams of their own. Of anybody else's objects a ClusterQueue becomes a team.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from infra.discovery.findings import FoundTeam, Part, Share, Taken
 from infra.discovery.naming import free_name, legal_name
 from infra.discovery.objects import ClusterObjects, Raw, at, labels_of, list_at, name_of, some, text_at, whole
 from stacks.agent_config import AgentConfig
-from stacks.labels import BURST_SUFFIX, MANAGED_BY, MANAGED_BY_LABEL, TEAM_LABEL
+from stacks.labels import BURST_INFIX, MANAGED_BY, MANAGED_BY_LABEL, TEAM_LABEL, WINDOW_INFIX
 from stacks.quantities import format_duration
+from stacks.teams import Budget
 
-_LONGEST_TEAM: Final = 63 - len(BURST_SUFFIX)
 _HOUR: Final = timedelta(hours=1)  # the fleet's own default
 _LARGEST_PRIORITY: Final = 1_000_000_000
 _LARGEST_WEIGHT: Final = 1_000
@@ -98,6 +98,7 @@ def _class_settings(name: str, deployed: AgentConfig | None) -> dict[str, Any]:
         settings["burst"] = "never"
     elif told.max_wait is not None:
         settings["max_wait"] = format_duration(told.max_wait)
+    settings |= told.model_dump(mode="json", include={"markets", "window", "policy"}, exclude_none=True)
     if told.expected_runtime != usual_runtime(deployed):
         settings["expected_runtime"] = format_duration(told.expected_runtime)
     return settings
@@ -107,6 +108,11 @@ def usual_runtime(deployed: AgentConfig) -> timedelta:
     """The run time that most classes expect: the fleet's, as far as the agent's configuration tells."""
     [usual] = Counter(one.expected_runtime for one in deployed.classes.values()).most_common(1) or [(_HOUR, 0)]
     return usual[0]
+
+
+def budget_settings(budget: Budget) -> dict[str, Any]:
+    """A budget as a file says it, without what it need not say."""
+    return {**budget.model_dump(mode="json", exclude_defaults=True), "kind": budget.kind}
 
 
 def _our_teams(objects: ClusterObjects, deployed: AgentConfig | None) -> Iterator[FoundTeam]:
@@ -126,8 +132,10 @@ def _our_teams(objects: ClusterObjects, deployed: AgentConfig | None) -> Iterato
         told = deployed.teams.get(name) if deployed else None
         if told and told.max_burst_gpus is not None:
             settings["max_burst_gpus"] = told.max_burst_gpus
+        if told and told.policy:
+            settings["policy"] = told.policy.model_dump(mode="json")
         if told and told.budget:
-            settings["budget"] = told.budget.model_dump(mode="json", exclude_none=True)
+            settings["budget"] = budget_settings(told.budget)
         yield FoundTeam(Part(_team_name(name), settings), tuple(_shares(cohort)))
 
 
@@ -142,10 +150,11 @@ def _foreign_team(queue: Raw, objects: ClusterObjects) -> FoundTeam:
 
 
 def _team_name(text: str) -> str:
-    """The nearest name that a team can have: none that a burst twin could have."""
-    name = legal_name(text, "team", longest=_LONGEST_TEAM)
-    while name.endswith(BURST_SUFFIX):
-        name = name.removesuffix(BURST_SUFFIX).rstrip("-")
+    """The nearest name that a team can have: none that a queue of ours could have."""
+    name = legal_name(text, "team")
+    for infix in (BURST_INFIX, WINDOW_INFIX):
+        while infix in f"{name}-":
+            name = f"{name}-".replace(infix, "-").strip("-")
     return name
 
 

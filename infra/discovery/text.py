@@ -45,12 +45,16 @@ def _body(draft: Draft) -> Iterator[str]:
     yield f"preset: {draft.preset}"
     yield from _settings(draft.organization)
     yield from _section("clusters", [draft.cluster])
+    if draft.links:
+        yield from _section("links", draft.links)
     yield from _section("pools", draft.pools)
     if draft.left_out:
         yield _STEP + "# Left out:"
         yield from (_STEP + row for reason in draft.left_out for row in _comment(f"- {reason}"))
     yield from _section("classes", draft.classes)
     yield from _section("teams", draft.teams)
+    if draft.projects:
+        yield from _section("projects", draft.projects)
     for part in (draft.burst, draft.agent):
         if part is not None:
             yield from _part(part)

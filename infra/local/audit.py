@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from infra.local.kubeclient import Manifest
+from stacks.kinds import JOB_KINDS
 
 # Together 10 GiB at most: some 300,000 jobs. Older evidence is deleted by the API server after that.
 _MAX_SIZE_MIB = 512
@@ -44,7 +45,11 @@ def policy() -> Manifest:
                 "verbs": writes,
                 "resources": [_resources("kueue.x-k8s.io", "workloads", "workloads/status")],
             },
-            {"level": "Request", "verbs": writes, "resources": [_resources("batch", "jobs")]},
+            {
+                "level": "Request",
+                "verbs": writes,
+                "resources": [_resources(kind.group, kind.plural) for kind in JOB_KINDS],
+            },
             {"level": "Metadata", "resources": [{"group": "kueue.x-k8s.io"}]},
             {"level": "None"},
         ],

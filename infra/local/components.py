@@ -58,7 +58,9 @@ def server_url(ports: Mapping[str, int]) -> str:
     return f"https://127.0.0.1:{ports['apiserver']}"
 
 
-def write_configuration(state: State, pki: Pki, ports: Mapping[str, int]) -> None:
+def write_configuration(
+    state: State, pki: Pki, ports: Mapping[str, int], options: kueue.KueueOptions = kueue.DEFAULT_OPTIONS
+) -> None:
     """Write every file the commands of `build` refer to."""
     for user in ("controller-manager", "scheduler", "kwok", "kueue"):
         write_atomically(_kubeconfig_path(state, user), kubeconfig(server_url(ports), pki, user))
@@ -66,7 +68,7 @@ def write_configuration(state: State, pki: Pki, ports: Mapping[str, int]) -> Non
     _write_yaml(state, "audit-policy", [audit.policy()])
     _write_yaml(state, "scheduler", [_scheduler_configuration(state)])
     _write_yaml(state, "kwok", kwok.configuration())
-    _write_yaml(state, "kueue", [kueue.configuration(ports, pki)])
+    _write_yaml(state, "kueue", [kueue.configuration(ports, pki, options)])
 
 
 def build(state: State, pki: Pki, ports: Mapping[str, int], binaries: Mapping[str, Path]) -> dict[str, Component]:

@@ -43,11 +43,12 @@ class ComponentStatus:
 
 
 class ControlPlane:
-    """The control plane of one state directory."""
+    """The control plane of one state directory. `options` count when it starts; a plane that runs keeps its own."""
 
-    def __init__(self, state: State, tools: Toolchain) -> None:
+    def __init__(self, state: State, tools: Toolchain, options: kueue.KueueOptions = kueue.DEFAULT_OPTIONS) -> None:
         self._state = state
         self._tools = tools
+        self._options = options
 
     @property
     def kubeconfig(self) -> Path:
@@ -136,7 +137,7 @@ class ControlPlane:
     def _start_once(self, pools: Sequence[kwok.KwokPool], progress: Step) -> None:
         keys = pki.make(self._state.pki)
         chosen = ports.claim(self._state, components.PORT_NAMES)
-        components.write_configuration(self._state, keys, chosen)
+        components.write_configuration(self._state, keys, chosen, self._options)
         self._state.audit_log.parent.mkdir(exist_ok=True, mode=0o700)
         (self._state.root / "etcd").mkdir(exist_ok=True, mode=0o700)
         parts = components.build(

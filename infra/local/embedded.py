@@ -21,9 +21,9 @@ from infra.local.engine import Engine, EngineError
 from infra.local.errors import disk_full_is_plain
 from infra.local.kwok import KwokPool
 from infra.local.state import State
-from stacks.flavors import flavor_name
+from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
-from stacks.labels import AGENT_NAME, BURST_TAINT, FLAVOR_LABEL, LOCATION_LABEL, POOL_LABEL, SYSTEM_NAMESPACE
+from stacks.labels import AGENT_NAME, BURST_TAINT, LOCATION_LABEL, POOL_LABEL, SYSTEM_NAMESPACE
 from stacks.pools import CloudPool, OnPremPool, Pool
 
 TOOLS = (
@@ -135,7 +135,8 @@ def kwok_pool(name: str, pool: Pool) -> KwokPool:
     Named on-prem nodes come bare, since `pulumi up` labels them; all others carry the labels that a kubelet or an
     autoscaler would give them.
     """
-    labels = {FLAVOR_LABEL: flavor_name(pool), POOL_LABEL: name, LOCATION_LABEL: pool.location}
+    [flavor] = flavors_of_pools({name: pool}).values()
+    labels = {**flavor.node_labels, POOL_LABEL: name, LOCATION_LABEL: pool.location}
     match pool:
         case OnPremPool():
             names = pool.node_names or tuple(f"{name}-{index}" for index in range(pool.nodes))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +20,14 @@ import yaml
 
 from infra.local.kubeclient import KubeClient, Manifest
 from infra.local.pki import Pki
+from stacks.kinds import JOB_KINDS
 
 NAMESPACE = "kueue-system"
-# Job kinds which Kueue manages here; another one needs its CRD and its API group below.
-FRAMEWORKS = ("batch/job",)
-_WEBHOOK_GROUPS = frozenset({"kueue.x-k8s.io", "batch"})
+# Every kind that can burst. Kueue answers the webhooks of all of them from the start, and begins to manage a kind when
+# its CRD appears (it looks after 1, 2, 4 … 120 s: pkg/controller/jobframework/setup.go, WaitForAPI). We install none.
+FRAMEWORKS = tuple(kind.framework for kind in JOB_KINDS)
+_OWN_GROUP = "kueue.x-k8s.io"
+_JOB_RESOURCES = frozenset((kind.group, kind.plural) for kind in JOB_KINDS)
 _CONVERTED = frozenset({"workloads", "clusterqueues", "localqueues", "cohorts", "multikueueclusters"})
 
 # An admitted job whose pods are not all ready after this time goes back to its queue.
@@ -34,11 +38,14 @@ _PODS_READY_REQUEUE = {"timestamp": "Eviction", "backoffBaseSeconds": 60, "backo
 _REQUESTS_PER_SECOND = 2000
 _CONCURRENCY = {"Job.batch": 10, "Workload.kueue.x-k8s.io": 10}
 
-# The visibility server writes to the root directory and MultiKueue needs a second cluster. Topology-aware scheduling
-# can only be switched off together with all gates that depend on it.
-_GATES_OFF = (
-    "VisibilityOnDemand",
-    "MultiKueue",
+# Kueue's own default order of strategies.
+_FAIR_PREEMPTION = ("LessThanOrEqualToFinalShare", "LessThanInitialShare")
+
+# The visibility server writes to the root directory and MultiKueue needs a second cluster.
+_GATES_OFF = ("VisibilityOnDemand", "MultiKueue")
+
+# Topology-aware scheduling can only be switched off together with all gates that depend on it.
+_TOPOLOGY_GATES = (
     "TopologyAwareScheduling",
     "TASProfileMixed",
     "TASFailedNodeReplacement",
@@ -51,8 +58,24 @@ _GATES_OFF = (
 )
 
 
-def configuration(ports: Mapping[str, int], pki: Pki) -> Manifest:
+@dataclass(frozen=True)
+class KueueOptions:
+    """What is off unless asked for, because it costs every plane and few need it.
+
+    `topology` switches topology-aware scheduling on, `fair_sharing` lets teams' weights order borrowing and preemption.
+    """
+
+    topology: bool = False
+    fair_sharing: bool = False
+
+
+DEFAULT_OPTIONS = KueueOptions()
+
+
+def configuration(ports: Mapping[str, int], pki: Pki, options: KueueOptions = DEFAULT_OPTIONS) -> Manifest:
     """Return the manager's configuration; `ports` has kueue-health, kueue-metrics and kueue-webhook."""
+    gates_off = (*_GATES_OFF, *(() if options.topology else _TOPOLOGY_GATES))
+    fair = {"preemptionStrategies": list(_FAIR_PREEMPTION)}
     return {
         "apiVersion": "config.kueue.x-k8s.io/v1beta2",
         "kind": "Configuration",
@@ -70,7 +93,8 @@ def configuration(ports: Mapping[str, int], pki: Pki) -> Manifest:
             "requeuingStrategy": dict(_PODS_READY_REQUEUE),
         },
         "integrations": {"frameworks": list(FRAMEWORKS)},
-        "featureGates": dict.fromkeys(_GATES_OFF, False),
+        **({"fairSharing": fair} if options.fair_sharing else {}),
+        "featureGates": dict.fromkeys(gates_off, False),
     }
 
 
@@ -145,14 +169,19 @@ def _webhooks(path: Path, url: str, bundle: str) -> Iterator[Manifest]:
     for configuration_object in yaml.load_all(path.read_text(), Loader=_Loader):
         kept = []
         for webhook in configuration_object["webhooks"]:
-            groups = {group for rule in webhook["rules"] for group in rule["apiGroups"]}
-            if groups <= _WEBHOOK_GROUPS:
+            if all(_is_ours(rule) for rule in webhook["rules"]):
                 service_path = webhook["clientConfig"]["service"]["path"]
                 webhook["clientConfig"] = {"url": url + service_path, "caBundle": bundle}
                 kept.append(webhook)
         configuration_object["webhooks"] = kept
         configuration_object["metadata"]["name"] = f"kueue-{configuration_object['metadata']['name']}"
         yield configuration_object
+
+
+def _is_ours(rule: Mapping[str, Any]) -> bool:
+    """Whether a webhook's rule is about Kueue's own objects, or about a kind that is managed here."""
+    asked = {(group, resource.split("/")[0]) for group in rule["apiGroups"] for resource in rule["resources"]}
+    return all(group == _OWN_GROUP or (group, resource) in _JOB_RESOURCES for group, resource in asked)
 
 
 # The C parser where PyYAML has it: the CRDs are a megabyte of YAML, two seconds for the Python one.

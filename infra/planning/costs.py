@@ -22,6 +22,8 @@ HOURS_PER_MONTH: Final = 730
 """Hours of a month, for prices: the 8,760 of a year by twelve, as the clouds' calculators count."""
 
 _LONGEST_MONTH_DAYS: Final = 31
+_MOST_WEEKS_OF_A_MONTH: Final = 6
+"""Calendar weeks that a month has days of, e.g. one of 31 days that begins on a Sunday."""
 
 NOT_INCLUDED: Final = (
     "storage",
@@ -62,19 +64,24 @@ class Limit:
     """A budget for GPU-hours of the cloud, counted at ceiling prices."""
 
     team: str | None
-    """None for the whole fleet's."""
+    """None for the whole fleet's, and for a project's."""
+
+    project: str | None
+    """None for the whole fleet's, and for a team's."""
 
     hard: bool
     """Whether it prevents an overshoot; a soft one reports it."""
 
     monthly: Decimal | None
+    weekly: Decimal | None
     daily: Decimal | None
 
     @property
     def month(self) -> Decimal:
         """The most that it lets through in a calendar month."""
         days = None if self.daily is None else self.daily * _LONGEST_MONTH_DAYS
-        return min(most for most in (self.monthly, days) if most is not None)
+        weeks = None if self.weekly is None else self.weekly * _MOST_WEEKS_OF_A_MONTH
+        return min(most for most in (self.monthly, weeks, days) if most is not None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,19 +156,26 @@ def _cost(name: str, pool: Pool) -> PoolCost:
 
 
 def _limits(fleet: Fleet) -> tuple[Limit, ...]:
-    budgets: list[tuple[str | None, Budget | None]] = [(None, fleet.burst.budget)]
-    budgets += [(name, team.budget) for name, team in fleet.teams.items()]
+    budgets: list[tuple[str | None, str | None, Budget | None]] = [(None, None, fleet.burst.budget)]
+    budgets += [(name, None, team.budget) for name, team in fleet.teams.items()]
+    budgets += [(None, name, project.budget) for name, project in fleet.projects.items()]
     return tuple(
-        Limit(team, budget.kind == "hard", budget.monthly, budget.daily)
-        for team, budget in budgets
+        Limit(team, project, budget.kind == "hard", budget.monthly, budget.weekly, budget.daily)
+        for team, project, budget in budgets
         if budget is not None
     )
 
 
 def _cap(fleet: Fleet, limits: tuple[Limit, ...]) -> tuple[Decimal | None, str]:
-    """The most that the hard budgets let through, None for no limit, and whose they are."""
-    caps = [(limit.month, "the fleet's hard budget") for limit in limits if limit.hard and limit.team is None]
-    of_teams = [limit.month for limit in limits if limit.hard and limit.team is not None]
-    if len(of_teams) == len(fleet.teams):
-        caps.append((sum(of_teams, _NO_MONEY), "the teams' hard budgets"))
+    """The most that the hard budgets let through, None for no limit, and whose they are.
+
+    A project's holds only the jobs that name it, so it bounds no month. A team that stays local spends nothing.
+    """
+    hard = {(limit.team, limit.project): limit.month for limit in limits if limit.hard}
+    caps = [(hard[None, None], "the fleet's hard budget")] if (None, None) in hard else []
+    spending = [name for name, team in fleet.teams.items() if fleet.leaves(team)]
+    if not spending:
+        caps.append((_NO_MONEY, "policies that keep every job local"))
+    elif all((name, None) in hard for name in spending):
+        caps.append((sum((hard[name, None] for name in spending), _NO_MONEY), "the teams' hard budgets"))
     return min(caps, key=lambda cap: cap[0], default=(None, ""))

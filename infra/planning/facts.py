@@ -1,4 +1,4 @@
-"""The rows of `gpufleet plan`: flavors, pools, teams and what was filled in, as plain values."""
+"""The rows of `gpufleet plan`: flavors, pools, teams, projects and what was filled in, as plain values."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, Final
 
 from stacks.flavors import flavor_name
 from stacks.fleet import Fleet
-from stacks.labels import BURST_SUFFIX, BURST_TAINT, FLAVOR_LABEL, LOCATION_LABEL, POOL_LABEL
+from stacks.labels import BURST_TAINT, LOCATION_LABEL, POOL_LABEL, burst_queue, window_queue
 from stacks.pools import CloudPool, OnPremPool, Pool
 from stacks.presets import Filled
 from stacks.problems import dotted
-from stacks.teams import Team
+from stacks.teams import Budget, Team
 
 _TAINT: Final = f"{BURST_TAINT}=true:NoSchedule"
 _EXACT_ENOUGH: Final = Decimal("0.000001")  # list prices per GPU are quotients
@@ -48,7 +48,11 @@ def pool_rows(fleet: Fleet) -> list[dict[str, Any]]:
             "cluster": pool.cluster,
             "flavor": flavor_name(pool),
             "gpus": pool.gpus,
-            "node_labels": {FLAVOR_LABEL: flavor_name(pool), POOL_LABEL: name, LOCATION_LABEL: _location(pool)},
+            "node_labels": {
+                **fleet.flavors[flavor_name(pool)].node_labels,
+                POOL_LABEL: name,
+                LOCATION_LABEL: _location(pool),
+            },
             "node_taints": [_TAINT] if isinstance(pool, CloudPool) else [],
             "labelled_by_us": isinstance(pool, OnPremPool) and bool(pool.node_names),
         }
@@ -58,7 +62,15 @@ def pool_rows(fleet: Fleet) -> list[dict[str, Any]]:
 
 def team_rows(fleet: Fleet) -> list[dict[str, Any]]:
     """Each team, with its queues and its shares."""
-    return [_team_row(name, team) for name, team in fleet.teams.items()]
+    return [_team_row(fleet, name, team) for name, team in fleet.teams.items()]
+
+
+def project_rows(fleet: Fleet) -> list[dict[str, Any]]:
+    """Each project, with the teams whose jobs may name it."""
+    return [
+        {"name": name, "teams": list(project.teams or fleet.teams), **_budget_cells(project.budget)}
+        for name, project in fleet.projects.items()
+    ]
 
 
 def filled_rows(filled: Iterable[Filled]) -> list[dict[str, Any]]:
@@ -66,21 +78,32 @@ def filled_rows(filled: Iterable[Filled]) -> list[dict[str, Any]]:
     return [{"path": dotted(one.path), "value": one.value, "source": one.source} for one in filled]
 
 
-def _team_row(name: str, team: Team) -> dict[str, Any]:
+def _team_row(fleet: Fleet, name: str, team: Team) -> dict[str, Any]:
     namespace = team.namespace or name
-    monthly, daily, kind = (team.budget.monthly, team.budget.daily, team.budget.kind) if team.budget else [None] * 3
+    windows = [one for one, settings in fleet.classes.items() if settings.window is not None]
     return {
         "name": name,
         "queue": f"{namespace}/{name}",
-        "burst_queue": f"{namespace}/{name}{BURST_SUFFIX}",
+        "burst_queues": {
+            flavor.name: f"{namespace}/{burst_queue(name, flavor.name)}" for flavor in fleet.burst_flavors
+        },
+        "window_queues": {one: f"{namespace}/{window_queue(name, one)}" for one in windows},
         "quota": dict(team.quota),
         "borrow": dict(team.borrow),
         "lend": dict(team.lend),
         "weight": team.weight,
         "max_burst_gpus": team.max_burst_gpus,
-        "monthly_budget_usd": None if monthly is None else plain_usd(monthly),
-        "daily_budget_usd": None if daily is None else plain_usd(daily),
-        "budget_kind": kind,
+        "policy": team.policy and team.policy.model_dump(mode="json"),
+        **_budget_cells(team.budget),
+    }
+
+
+def _budget_cells(budget: Budget | None) -> dict[str, str | None]:
+    limits = {period: getattr(budget, period, None) for period in ("monthly", "weekly", "daily")}
+    return {
+        **{f"{period}_budget_usd": None if usd is None else plain_usd(usd) for period, usd in limits.items()},
+        "budget_kind": budget.kind if budget else None,
+        "budget_time_zone": budget.time_zone if budget else None,
     }
 
 

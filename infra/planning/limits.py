@@ -35,7 +35,9 @@ def cut_pools(old: Fleet, new: Fleet) -> Iterator[str]:
 
 
 def lifted_budgets(old: Fleet, new: Fleet) -> Iterator[str]:
-    """Budgets that let more through, with the new top of the bill; those of removed teams go with their queues."""
+    """Budgets that let more through, with the new top of the bill; those of removed teams and projects go with them."""
+    for name in (name for name in old.projects if name not in new.projects):
+        yield f"project {name} is removed: jobs that name it are sent to the cloud no more"
     before, after = _budgets_of(old), _budgets_of(new)
     top = f"the cloud can cost up to {format_usd(costs_of(new).highest)} a month"
     for path, was in before.items():
@@ -52,13 +54,20 @@ def lifted_budgets(old: Fleet, new: Fleet) -> Iterator[str]:
 
 def _budgets_of(fleet: Fleet) -> dict[str, Budget | None]:
     """The budgets by their path in the file; None where one could stand."""
-    return {"burst.budget": fleet.burst.budget} | {
-        f"teams.{name}.budget": team.budget for name, team in fleet.teams.items()
-    }
+    return (
+        {"burst.budget": fleet.burst.budget}
+        | {f"teams.{name}.budget": team.budget for name, team in fleet.teams.items()}
+        | {f"projects.{name}.budget": project.budget for name, project in fleet.projects.items()}
+    )
 
 
 def _raised(was: Budget, becomes: Budget) -> Iterator[str]:
-    for period, before, after in (("month", was.monthly, becomes.monthly), ("day", was.daily, becomes.daily)):
+    limits = (
+        ("month", was.monthly, becomes.monthly),
+        ("week", was.weekly, becomes.weekly),
+        ("day", was.daily, becomes.daily),
+    )
+    for period, before, after in limits:
         if before is not None and (after is None or after > before):
             limit = "no limit" if after is None else format_usd(after)
             yield f"from {format_usd(before)} to {limit} a {period}"

@@ -39,7 +39,7 @@ def objects_of(fleet: Fleet) -> list[Manifest]:
     # Here, because these modules bring Pulumi's SDK along: an eighth of a second that no other command needs.
     from components.kubernetes import admission, agent, kueue
 
-    return [*admission.manifests().values(), *agent.manifests(fleet).values(), *kueue.manifests(fleet).values()]
+    return [*admission.manifests(fleet).values(), *agent.manifests(fleet).values(), *kueue.manifests(fleet).values()]
 
 
 def node_patches(fleet: Fleet) -> list[Manifest]:

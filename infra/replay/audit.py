@@ -21,7 +21,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from infra.replay.errors import EvidenceError
 from runtime.clock import parse_time
-from stacks.labels import AGENT_NAME, FLAVOR_LABEL, GATE_NAME, QUEUE_LABEL, SYSTEM_NAMESPACE
+from stacks.labels import AGENT_NAME, FLAVOR_LABEL, GATE_NAME, QUEUE_LABEL, SYSTEM_NAMESPACE, VERDICT_ANNOTATION
 
 AGENT_USER: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT_NAME}"
 """The agent's name in the audit log."""
@@ -90,13 +90,20 @@ class ReadyAsked(Write):
 
 
 @dataclass(frozen=True, slots=True)
+class VerdictAsked(Write):
+    """The agent asked to write a verdict on a Workload and was gone before the answer."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class WorkloadDeleted(Write):
     """Somebody deleted a Workload."""
 
     name: str
 
 
-Fact = PodCreated | PodBound | JobQueue | WorkloadWritten | ReadyAsked | WorkloadDeleted
+Fact = PodCreated | PodBound | JobQueue | WorkloadWritten | ReadyAsked | VerdictAsked | WorkloadDeleted
 
 
 @dataclass(slots=True)
@@ -181,6 +188,8 @@ def _unanswered(write: tuple[float, str, bool, str], kind: tuple[Any, ...], name
         return _job(write, "patch", name, request)
     if kind == (*_WORKLOADS, "status") and "Ready" in _states((request or {}).get("status")):
         return ReadyAsked(*write, name, int(request["metadata"]["resourceVersion"]))
+    if kind == (*_WORKLOADS, "") and VERDICT_ANNOTATION in _annotations(request):
+        return VerdictAsked(*write, name)
     return None
 
 
@@ -207,6 +216,10 @@ def _queue(request: Any) -> str | None:
         values = [step.get("value") for step in request if step.get("path") == _QUEUE_POINTER]
         return values[-1] if values else None
     return None
+
+
+def _annotations(request: Any) -> Raw:
+    return (request.get("metadata") or {}).get("annotations") or {} if isinstance(request, Mapping) else {}
 
 
 def _states(status: Raw | None) -> list[str]:

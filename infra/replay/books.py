@@ -1,5 +1,7 @@
 """The ledger's files, read without the agent: what stands there is what was paid and promised.
 
+Single entries are read before packed days, which replace them.
+
 It never writes. It reads a ledger on a disk, as the embedded stack keeps it; a bucket is the agent's to read. Half a
 file, which a writer killed in the middle may leave, is counted and left out.
 """
@@ -15,6 +17,8 @@ from typing import Any
 from infra.replay.errors import EvidenceError
 from runtime.cost.entries import EntryError, closing_from_dict, opening_from_dict
 from runtime.cost.ledger import Attempt, Books, Closing, Opening
+from runtime.errors import CorruptEntry
+from runtime.store.days import from_bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +50,10 @@ class LedgerReader:
                 name = str(path.relative_to(self.directory))
                 if name not in self._read and not self._take(path, name):
                     unreadable.append(name)
+            for path in sorted(self.directory.glob("v1/days/*.jsonl")):
+                name = str(path.relative_to(self.directory))
+                if name not in self._read and not self._take_day(path, name):
+                    unreadable.append(name)
         except OSError as error:
             raise EvidenceError(f"{self.directory}: the ledger cannot be read: {error.strerror or error}") from error
         return LedgerFiles(Books(dict(self._openings), dict(self._closings)), tuple(unreadable))
@@ -63,6 +71,18 @@ class LedgerReader:
             return True  # moved away by hand between the listing and the reading
         except (EntryError, ValueError):
             return False
+        self._read.add(name)
+        return True
+
+    def _take_day(self, path: Path, name: str) -> bool:
+        try:
+            day = from_bytes(path.stem, path.read_bytes())
+        except FileNotFoundError:
+            return True
+        except CorruptEntry:
+            return False
+        self._openings |= day.openings
+        self._closings |= day.closings
         self._read.add(name)
         return True
 

@@ -14,6 +14,7 @@ from typing import Final
 from infra.local.errors import KubeError
 from infra.replay.books import LedgerReader
 from infra.replay.client import Client
+from infra.replay.delays import FirstEta
 from infra.replay.errors import SubmitError
 from infra.replay.live import LiveTable
 from infra.replay.observe import holds_quota, view_of
@@ -21,7 +22,9 @@ from infra.replay.submit import SubmitReport
 from infra.replay.workload import Workload, workload_of
 from runtime.clock import Clock
 from runtime.routing.verdict import Code
+from runtime.simulation.text import from_data
 from stacks.fleet import Fleet
+from stacks.labels import FORECAST_NAME, MANAGED_BY, MANAGED_BY_LABEL
 
 WORKLOAD_API: Final = "kueue.x-k8s.io/v1beta2"
 
@@ -33,7 +36,10 @@ _MOST_FAILURES: Final = 15  # polls in a row
 
 
 class Follower:
-    """Follows one replay; times are on the event loop's clock."""
+    """Follows one replay; times are on the event loop's clock.
+
+    `told` has the first start that the agent's forecasts named for each job, by namespace and Workload.
+    """
 
     def __init__(
         self,
@@ -47,6 +53,7 @@ class Follower:
     ) -> None:
         self._client, self._fleet, self._clock = client, fleet, clock
         self._run_id, self._report, self._books, self._table = run_id, report, books, table
+        self.told: dict[tuple[str, str], FirstEta] = {}
         self._workloads: list[Workload] = []
         self._failures = 0
         self._state: frozenset[tuple[str, bool, bool, str]] = frozenset()
@@ -85,6 +92,7 @@ class Follower:
     async def _poll(self) -> None:
         try:
             self._workloads = [workload_of(raw) for raw in await self._client.list(WORKLOAD_API, "Workload")]
+            await self._note_forecasts()
             self._failures = 0
         except KubeError as error:
             self._failures += 1
@@ -95,6 +103,14 @@ class Follower:
         )
         if state != self._state:
             self._state, self._unchanged_since = state, asyncio.get_running_loop().time()
+
+    async def _note_forecasts(self) -> None:
+        for config_map in await self._client.list("v1", "ConfigMap", f"{MANAGED_BY_LABEL}={MANAGED_BY}"):
+            said = from_data(config_map.get("data")) if config_map["metadata"]["name"] == FORECAST_NAME else None
+            for name, forecast in (said.jobs if said else {}).items():
+                if said and forecast.start_at is not None:
+                    first = FirstEta(said.at, forecast.start_at)
+                    self.told.setdefault((config_map["metadata"]["namespace"], name), first)
 
     def _show(self, elapsed: float, ended: int) -> None:
         view = view_of(self._workloads, self._books.read().books, self._fleet, self._clock, time.time())

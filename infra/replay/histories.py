@@ -4,7 +4,8 @@ It decides nothing about right and wrong. Order is exact: writes of Workloads ar
 the store counts over all objects; times are those at which the server received the requests, to the microsecond.
 
 Invariants: reservations of a job do not overlap; an answer belongs to the reservation that stood when it was written,
-so a new reservation starts without one.
+so a new reservation starts without one. A verdict is the agent's if the agent's request made it appear, or if the agent
+asked for one, was gone before the answer, and it appeared in what somebody else wrote next.
 """
 
 from __future__ import annotations
@@ -14,7 +15,16 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Final
 
-from infra.replay.audit import Fact, JobQueue, PodBound, PodCreated, ReadyAsked, WorkloadDeleted, WorkloadWritten
+from infra.replay.audit import (
+    Fact,
+    JobQueue,
+    PodBound,
+    PodCreated,
+    ReadyAsked,
+    VerdictAsked,
+    WorkloadDeleted,
+    WorkloadWritten,
+)
 from infra.replay.history import Change, History, Reservation
 from infra.replay.workload import Workload, workload_of
 from stacks.fleet import Fleet
@@ -59,7 +69,7 @@ def histories_of(facts: Iterable[Fact], fleet: Fleet) -> Histories:
     teams = {team.namespace or name: name for name, team in fleet.teams.items()}
     written: list[WorkloadWritten] = []
     deleted: list[WorkloadDeleted] = []
-    asked: dict[tuple[str, str], list[ReadyAsked]] = {}
+    asked: dict[tuple[str, str], list[ReadyAsked | VerdictAsked]] = {}
     for fact in facts:
         if isinstance(fact, PodCreated):
             found.pods.append(fact)
@@ -69,7 +79,7 @@ def histories_of(facts: Iterable[Fact], fleet: Fleet) -> Histories:
             found.queues.setdefault((fact.namespace, fact.job), []).append(fact)
         elif isinstance(fact, WorkloadWritten):
             written.append(fact)
-        elif isinstance(fact, ReadyAsked):
+        elif isinstance(fact, ReadyAsked | VerdictAsked):
             asked.setdefault((fact.namespace, fact.name), []).append(fact)
         else:
             deleted.append(fact)
@@ -85,7 +95,7 @@ def _apply(
     jobs: dict[str, History],
     write: WorkloadWritten,
     teams: Mapping[str, str],
-    asked: Mapping[tuple[str, str], list[ReadyAsked]],
+    asked: Mapping[tuple[str, str], list[ReadyAsked | VerdictAsked]],
 ) -> None:
     now = workload_of(write.workload)
     history = jobs.get(now.uid)
@@ -106,9 +116,9 @@ def _apply(
             latest=now,
         )
     _reserve(history, now, write)
-    _answer(history, now, before, write, asked.get((now.namespace, now.name), []))
-    if now.verdict and (not history.verdicts or history.verdicts[-1][1] != now.verdict.code):
-        history.verdicts.append((write.at, now.verdict.code))
+    unanswered = asked.get((now.namespace, now.name), [])
+    _answer(history, now, before, write, [one for one in unanswered if isinstance(one, ReadyAsked)])
+    _say(history, now, before, write, [one for one in unanswered if isinstance(one, VerdictAsked)])
     open_ = now.reserved_at is None and now.finished_at is None and now.active and not now.gone
     if not history.changes or (history.changes[-1].queue, history.changes[-1].open) != (now.queue, open_):
         history.changes.append(Change(write.version, write.at, now.queue, open_))
@@ -146,6 +156,18 @@ def _answer(
             standing.ready_at = killed.at
         else:
             standing.forged_by = write.user
+
+
+def _say(
+    history: History, now: Workload, before: Workload | None, write: WorkloadWritten, asked: list[VerdictAsked]
+) -> None:
+    if now.verdict is None or (before is not None and before.verdict == now.verdict):
+        return
+    ours = write.by_agent or any(history.first_seen_at <= one.at <= write.at for one in asked)
+    said = history.verdicts if ours else history.foreign_verdicts
+    said.append((write.at, now.verdict.code))
+    if ours and now.verdict.limit_seconds is not None:
+        history.wait_limit_seconds = now.verdict.limit_seconds
 
 
 def _end_deleted(found: Histories, deleted: Iterable[WorkloadDeleted]) -> None:

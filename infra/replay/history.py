@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from infra.replay.workload import Workload
 from runtime.routing.verdict import Code
-from stacks.labels import BURST_SUFFIX
+from stacks.fleet import Fleet
+from stacks.labels import burst_queue
 
 
 @dataclass(slots=True)
@@ -46,7 +47,12 @@ class Change:
 
 @dataclass(slots=True)
 class History:
-    """One Workload from its creation to the end of the log. `created_at` is its creation time, in whole seconds."""
+    """One Workload from its creation to the end of the log. `created_at` is its creation time, in whole seconds.
+
+    `wait_limit_seconds` is how long it waits by the agent's word, in fleet time.
+
+    `verdicts` are those the agent wrote, `foreign_verdicts` those that somebody else put there, each with its time.
+    """
 
     uid: str
     namespace: str
@@ -64,6 +70,8 @@ class History:
     reservations: list[Reservation] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     verdicts: list[tuple[float, Code]] = field(default_factory=list)
+    wait_limit_seconds: float | None = None
+    foreign_verdicts: list[tuple[float, Code]] = field(default_factory=list)
 
     @property
     def current(self) -> Reservation | None:
@@ -76,6 +84,6 @@ class History:
         return self.latest.finished_at is not None
 
 
-def is_burst_queue(queue: str) -> bool:
-    """Whether a queue is a burst twin."""
-    return queue.endswith(BURST_SUFFIX)
+def twins_of(fleet: Fleet) -> dict[str, str]:
+    """The cloud flavor that each burst twin sends to, by the twin's name."""
+    return {burst_queue(team, flavor.name): flavor.name for team in fleet.teams for flavor in fleet.burst_flavors}

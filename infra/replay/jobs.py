@@ -23,6 +23,7 @@ from stacks.labels import (
     PREFIX,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
+    window_queue,
 )
 from stacks.quantities import format_duration, parse_kube_name
 
@@ -63,7 +64,7 @@ def check_run_id(run_id: str) -> str:
 def job_manifest(
     trace_job: TraceJob, fleet: Fleet, speed: float, *, run_id: str, start_delay: timedelta = timedelta(0)
 ) -> dict[str, Any]:
-    """The batch/v1 Job of a job of the trace, suspended, in its team's queue.
+    """The batch/v1 Job of a job of the trace, suspended, in its team's queue, or in that of its class's window.
 
     Args:
         trace_job: The job; its team and class are names of the fleet.
@@ -80,7 +81,7 @@ def job_manifest(
             "name": f"{trace_job.name}-{run_id}",
             "namespace": fleet.teams[trace_job.team].namespace or trace_job.team,
             "labels": {
-                QUEUE_LABEL: trace_job.team,
+                QUEUE_LABEL: _queue(trace_job, fleet),
                 PRIORITY_CLASS_LABEL: trace_job.job_class.lower(),
                 MAX_EXEC_LABEL: str(max(1, math.ceil(trace_job.max_seconds / speed))),
                 REPLAY_LABEL: run_id,
@@ -98,6 +99,11 @@ def job_manifest(
             },
         },
     }
+
+
+def _queue(trace_job: TraceJob, fleet: Fleet) -> str:
+    windowed = fleet.classes[trace_job.job_class].window is not None
+    return window_queue(trace_job.team, trace_job.job_class) if windowed else trace_job.team
 
 
 def _pods(gpus: int, fleet: Fleet) -> tuple[int, int]:

@@ -1,4 +1,4 @@
-"""How exactly the queues were served: local room missed, older jobs passed over, and the delay of released jobs.
+"""How exactly the queues were served: local room missed, and older jobs passed over. See infra.replay.delays for time.
 
 All from the histories, ordered by resource version. These measure quality, not money: unlike the gate's proof, a count
 above zero is possible, since Kueue decides in cycles and batches its requeues at about a second.
@@ -10,25 +10,20 @@ import sys
 from dataclasses import dataclass
 
 from infra.replay.histories import Histories
-from infra.replay.history import Change, History, Reservation, is_burst_queue
+from infra.replay.history import Change, History, Reservation, twins_of
 from infra.replay.quota import LocalQuota
-from runtime.routing.policy import wait_limit
-from runtime.routing.snapshot import Job, Stage
-from runtime.routing.verdict import Code
-from stacks.agent_config import AgentConfig, agent_config
 from stacks.fleet import Fleet
 
 LASTING_SECONDS = 1.0
 """Real seconds that a missed chance lasts to count as lasting: Kueue batches requeues at about a second."""
-
-_WAITS = {Code.WAITING, Code.RELEASED, Code.CLEARED, Code.RECALLED}
 
 
 @dataclass(frozen=True, slots=True)
 class Missed:
     """A job that went to the cloud although it fitted locally, or an older job that was passed over.
 
-    `lasted_seconds` is real: how long it had fitted by then, or how long the older job went on waiting.
+    `lasted_seconds` is real: how long it had fitted by then, or how long the older job went on waiting. `alike` says
+    that both are of one class and size, where nothing but their age tells them apart.
     """
 
     at: float
@@ -36,14 +31,7 @@ class Missed:
     job: str
     other: str | None
     lasted_seconds: float
-
-
-@dataclass(frozen=True, slots=True)
-class Delay:
-    """Real seconds from the end of a released job's wait to its first pod on a node."""
-
-    job: str
-    seconds: float
+    alike: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,9 +84,10 @@ def inversions(histories: Histories, fleet: Fleet, since: float = 0.0) -> list[M
 
     Rule: when a job reserved a flavor, another Workload of the same team and priority, created in an earlier second
     (Kueue orders by creation time, which has whole seconds), asking for as many GPUs or fewer, could be admitted and
-    was not; for a cloud flavor it also had to be released. It lasted until that job reserved quota itself, ended or
-    the log does.
+    was not; for a cloud flavor it also had to be released, to whichever flavor. It lasted until that job reserved quota
+    itself, ended or the log does.
     """
+    twins = twins_of(fleet)
     local = {flavor.name for flavor in fleet.flavors.values() if not flavor.cloud}
     end = max((change.at for one in histories.jobs.values() for change in one.changes), default=0.0)
     pending: dict[tuple[str, int], dict[str, tuple[History, str]]] = {}
@@ -120,64 +109,20 @@ def inversions(histories: Histories, fleet: Fleet, since: float = 0.0) -> list[M
         for older, queue in pending.get((younger.team, younger.priority), {}).values():
             if older.created_at >= younger.created_at or older.gpus > younger.gpus:
                 continue
-            if reservation.flavor in local or is_burst_queue(queue):
+            if reservation.flavor in local or queue in twins:
                 until = next((one.at for one in older.changes if one.version > reservation.version), end)
                 names = (younger.job or younger.name, older.job or older.name)
                 lasted = max(0.0, until - reservation.at)
-                found.append(Missed(reservation.at, younger.namespace, *names, lasted))
+                alike = (older.job_class, older.gpus) == (younger.job_class, younger.gpus)
+                found.append(Missed(reservation.at, younger.namespace, *names, lasted, alike))
     return found
 
 
-def release_delays(histories: Histories, fleet: Fleet, speed: float, since: float = 0.0) -> list[Delay]:
-    """Delay of every job that the agent released and that ran: from eligible to its first pod bound to a node.
-
-    A job is eligible when its wait is over. One that was held after that for another reason (budget, room, team's
-    limit) becomes eligible when it is released.
-
-    Args:
-        histories: The audit log.
-        fleet: Whose wait policy.
-        speed: Fleet seconds in each real second.
-        since: Real time; jobs released earlier are not counted.
-    """
-    bound, config = histories.bound_times(), agent_config(fleet)
-    found = []
-    for history in histories.jobs.values():
-        job = (history.namespace, history.job or "")
-        moves = histories.queues.get(job, [])
-        released = next((move.at for move in moves if move.by_agent and is_burst_queue(move.queue)), None)
-        if released is None or released < since:
-            continue
-        started = next((at for at in bound.get(job, []) if at >= released), None)
-        if started is None:
-            continue
-        held = any(code not in _WAITS for at, code in history.verdicts if at <= released)
-        limit = history.first_seen_at + _wait(history, config, speed) / speed
-        eligible = released if held else min(limit, released)
-        found.append(Delay(history.job or history.name, started - eligible))
-    return found
-
-
-def _wait(history: History, config: AgentConfig, speed: float) -> float:
-    """Fleet seconds that the job waits for local GPUs by the fleet's policy."""
-    seen = history.latest
-    job = Job(
-        uid=history.uid,
-        namespace=history.namespace,
-        name=history.name,
-        owner_kind="Job",
-        owner_name=history.job or "",
-        owner_uid=history.job_uid or "",
-        team=history.team,
-        job_class=history.job_class,
-        priority=history.priority,
-        gpus=history.gpus,
-        created_at=history.created_at,
-        stage=Stage.QUEUED,
-        expected_seconds=seen.expected_seconds,
-        max_seconds=None if seen.max_real_seconds is None else seen.max_real_seconds * speed,
-    )
-    return wait_limit(job, config).seconds
+def share_of_alike(found: list[Missed], histories: Histories, since: float = 0.0) -> float:
+    """The share of all reservations that passed over an older job of their own class and size."""
+    passed = {(one.namespace, one.job, one.at) for one in found if one.alike}
+    reservations = sum(reservation.at >= since for _, reservation in _reservations(histories))
+    return len(passed) / reservations if reservations else 0.0
 
 
 def _reservations(histories: Histories) -> list[tuple[History, Reservation]]:

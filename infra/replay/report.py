@@ -8,6 +8,8 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
+from infra.replay.delays import Delay
+from infra.replay.gate import Violation
 from infra.replay.jobs import REPLAY_LABEL
 from infra.replay.order import LASTING_SECONDS, Missed
 from infra.replay.summary import AT_ONCE_SECONDS, Spend, Summary
@@ -99,24 +101,53 @@ def _spend(spend: Spend) -> str:
 
 def _exactness(summary: Summary) -> Iterator[str]:
     exactness, gate = summary.exactness, summary.exactness.gate
-    yield f"cloud starts not released or not passed by the gate: {len(gate.unproven)} of {gate.pods} (must be 0)"
-    for violation in gate.unproven[:_EXAMPLES]:
-        yield f"    {violation.namespace}/{violation.subject}: {violation.reason}"
-    yield f"answers of the gate that are not the agent's: {len(gate.forged)} (must be 0)"
-    for violation in gate.forged[:_EXAMPLES]:
-        yield f"    {violation.namespace}/{violation.subject}: {violation.reason}"
+    yield f"cloud starts: {gate.pods} pods of {gate.jobs} jobs"
+    yield from _violations("misroutes, cloud starts on another flavor than the job was released to", gate.misroutes)
+    yield from _violations("cloud starts without a verdict of the agent", gate.untold)
+    yield from _violations("cloud starts not passed by the gate", gate.unproven)
+    yield from _violations("answers of the gate that are not the agent's", gate.forged)
     selector = FLAVOR_LABEL.replace(".", r"\.")
     yield _verify(f"kubectl get pods -A -o custom-columns='NAME:.metadata.name,FLAVOR:.spec.nodeSelector.{selector}'")
     yield f"    audit log: {summary.evidence.audit_log}"
+    moves = exactness.moves
+    yield (
+        f"moves by the agent: {moves.releases} released, {moves.retargets} to another flavor, {moves.recalls} recalled"
+        f"; by others: {moves.by_others}"
+    )
     yield from _missed("cloud starts while the job would have fitted locally", exactness.missed_local)
     yield from _missed("older jobs of the same team and priority passed over", exactness.inversions)
+    alike = sum(one.alike for one in exactness.inversions)
+    yield f"of these, of the same class and size: {alike} ({exactness.inverted_share:.1%} of all reservations)"
     yield _verify("kubectl get workloads -A --sort-by=.metadata.creationTimestamp")
-    delays = sorted(delay.seconds for delay in exactness.delays)
-    yield (
-        f"eligible to running, {len(delays)} released jobs: p50 {quantile(delays, 0.5):.2f} s, "
-        f"p95 {quantile(delays, 0.95):.2f} s (real)"
-    )
+    yield _delays("eligible to running while quota is free", [one for one in exactness.delays if one.quota_free])
+    crowded = [one for one in exactness.delays if not one.quota_free]
+    if crowded:
+        yield _delays("eligible to running where quota was short", crowded)
     yield _verify("kubectl get events -A --field-selector reason=ReleasedToBurst")
+    yield _delays("added by the gate, reserved to Ready", exactness.gate_delays)
+    yield from _etas(summary)
+
+
+def _violations(what: str, found: Sequence[Violation]) -> Iterator[str]:
+    yield f"{what}: {len(found)} (must be 0)"
+    for violation in found[:_EXAMPLES]:
+        yield f"    {violation.namespace}/{violation.subject}: {violation.reason}"
+
+
+def _delays(what: str, found: Sequence[Delay]) -> str:
+    seconds = sorted(one.seconds for one in found)
+    p50, p95 = quantile(seconds, 0.5), quantile(seconds, 0.95)
+    return f"{what}, {len(seconds)} jobs: p50 {p50:.2f} s, p95 {p95:.2f} s (real)"
+
+
+def _etas(summary: Summary) -> Iterator[str]:
+    errors = sorted(abs(one.error_seconds) for one in summary.exactness.eta_errors)
+    if errors:
+        late = sum(one.error_seconds > 0 for one in summary.exactness.eta_errors)
+        yield (
+            f"first forecast against start, {len(errors)} jobs, fleet time: off by {_fleet(quantile(errors, 0.5))} "
+            f"(median), {_fleet(quantile(errors, 0.9))} (p90); {late} started later than forecast"
+        )
 
 
 def _missed(what: str, found: Sequence[Missed]) -> Iterator[str]:

@@ -96,15 +96,15 @@ async def replay(
     return summary_of(
         run_id=run_id,
         fleet=fleet,
-        speed=speed,
+        clock=clock,
         started_at=report.started_at,
         ended_at=ended_at,
-        fleet_now=clock.now(),
         histories=histories,
         ledger=files,
         cloud_nodes=await _cloud_nodes(client, fleet),
         evidence=Evidence(str(audit_log), audit.lines, audit.unreadable, str(ledger), files.unreadable),
         notes=[*report.lines(), *notes],
+        told=follower.told,
     )
 
 

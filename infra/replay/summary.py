@@ -9,8 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
+from infra.replay.delays import Delay, EtaError
 from infra.replay.gate import GateProof
-from infra.replay.order import Delay, Missed
+from infra.replay.order import Missed
 
 AT_ONCE_SECONDS = 2.0
 """Real seconds from creation to admission that count as at once: Kueue batches requeues at about a second."""
@@ -73,13 +74,30 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class Moves:
+    """How often jobs changed queue: released to a twin, moved between twins, taken back; or moved by somebody else."""
+
+    releases: int = 0
+    retargets: int = 0
+    recalls: int = 0
+    by_others: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Exactness:
-    """How exact the burst rule was; see infra.replay.gate and infra.replay.order for each rule."""
+    """How exact the burst rule was; see infra.replay.gate, infra.replay.order and infra.replay.delays for each rule.
+
+    `inverted_share` is that of reservations which passed over an older job of their own class and size.
+    """
 
     gate: GateProof
+    moves: Moves
     missed_local: tuple[Missed, ...]
     inversions: tuple[Missed, ...]
+    inverted_share: float
     delays: tuple[Delay, ...]
+    gate_delays: tuple[Delay, ...]
+    eta_errors: tuple[EtaError, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +132,6 @@ class Summary:
 
     @property
     def exact(self) -> bool:
-        """Whether every cloud start is proven, nobody forged the gate, and the evidence has no hole."""
-        gate, evidence = self.exactness.gate, self.evidence
-        return not (gate.unproven or gate.forged or evidence.audit_unreadable or evidence.ledger_unreadable)
+        """Whether every cloud start passed the gate, was routed and told of, and the evidence has no hole."""
+        evidence = self.evidence
+        return self.exactness.gate.holds and not (evidence.audit_unreadable or evidence.ledger_unreadable)

@@ -11,13 +11,16 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
+from itertools import pairwise
 
 from infra.replay.books import LedgerFiles, highest_exposure
+from infra.replay.delays import FirstEta, eta_errors, gate_delays, release_delays
 from infra.replay.gate import prove_gate
 from infra.replay.histories import Histories
-from infra.replay.history import History, Reservation
-from infra.replay.order import inversions, missed_local, release_delays
-from infra.replay.summary import AT_ONCE_SECONDS, Evidence, Exactness, Held, Placed, Spend, Summary, Waits
+from infra.replay.history import History, Reservation, twins_of
+from infra.replay.order import inversions, missed_local, share_of_alike
+from infra.replay.summary import AT_ONCE_SECONDS, Evidence, Exactness, Held, Moves, Placed, Spend, Summary, Waits
+from runtime.clock import Clock
 from runtime.cost.exposure import month_of
 from runtime.cost.ledger import Books, cost_usd
 from runtime.routing.verdict import Code
@@ -30,15 +33,38 @@ def run_of(histories: Histories, run_id: str) -> list[History]:
 
 
 def exactness_of(
-    histories: Histories, fleet: Fleet, cloud_nodes: Mapping[str, str], speed: float, since: float
+    histories: Histories,
+    fleet: Fleet,
+    cloud_nodes: Mapping[str, str],
+    clock: Clock,
+    since: float,
+    told: Mapping[tuple[str, str], FirstEta],
 ) -> Exactness:
     """Measure everything in the log since a time, whoever submitted it."""
+    passed_over = inversions(histories, fleet, since)
     return Exactness(
         gate=prove_gate(histories, fleet, cloud_nodes, since),
+        moves=moves_of(histories, fleet, since),
         missed_local=tuple(missed_local(histories, fleet, since)),
-        inversions=tuple(inversions(histories, fleet, since)),
-        delays=tuple(release_delays(histories, fleet, speed, since)),
+        inversions=tuple(passed_over),
+        inverted_share=share_of_alike(passed_over, histories, since),
+        delays=tuple(release_delays(histories, fleet, clock.speed, since)),
+        gate_delays=tuple(gate_delays(histories, fleet, since)),
+        eta_errors=tuple(eta_errors(histories, told, clock)),
     )
+
+
+def moves_of(histories: Histories, fleet: Fleet, since: float = 0.0) -> Moves:
+    """Count how jobs changed queue; a write that repeats the queue moves nothing."""
+    twins, counts = twins_of(fleet), Counter[str]()
+    for words in histories.queues.values():
+        for before, word in pairwise(words):
+            if word.at < since or word.created or word.queue == before.queue:
+                continue
+            kinds = {(False, True): "releases", (True, True): "retargets", (True, False): "recalls"}
+            kind = kinds.get((before.queue in twins, word.queue in twins))
+            counts[kind if word.by_agent and kind else "by_others"] += 1
+    return Moves(**counts)
 
 
 def placed_of(own: Sequence[History], fleet: Fleet) -> Placed:
@@ -147,17 +173,21 @@ def summary_of(
     *,
     run_id: str,
     fleet: Fleet,
-    speed: float,
+    clock: Clock,
     started_at: float,
     ended_at: float,
-    fleet_now: float,
     histories: Histories,
     ledger: LedgerFiles,
     cloud_nodes: Mapping[str, str],
     evidence: Evidence,
     notes: Sequence[str],
+    told: Mapping[tuple[str, str], FirstEta] | None = None,
 ) -> Summary:
-    """Put the summary together. `started_at` and `ended_at` are real, `fleet_now` says which month's budget counts."""
+    """Put the summary together. `started_at` and `ended_at` are real; the latter's month says whose budget counts.
+
+    `told` has the first forecast of each job, by namespace and Workload.
+    """
+    speed, fleet_now = clock.speed, clock.to_fleet(ended_at)
     own = run_of(histories, run_id)
     placed = placed_of(own, fleet)
     waits = [wait for one in own if (wait := real_wait(one)) is not None and not _went_to_cloud_first(one, fleet)]
@@ -173,7 +203,7 @@ def summary_of(
         waits=waits_of(own, fleet, speed),
         spend=spend_of(own, ledger.books, fleet, speed, fleet_now),
         held=held_of(own, fleet),
-        exactness=exactness_of(histories, fleet, cloud_nodes, speed, started_at),
+        exactness=exactness_of(histories, fleet, cloud_nodes, clock, started_at, told or {}),
         evidence=evidence,
         notes=tuple(notes),
     )

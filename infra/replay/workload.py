@@ -20,14 +20,20 @@ from stacks.quantities import parse_duration
 
 Raw = Mapping[str, Any]
 
+_WAITING = frozenset({Code.WAITING, Code.RELEASED})
+
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """The last verdict written on a Workload: its code, its sentence for people, and when, in fleet time."""
+    """The last verdict written on a Workload: its code, its sentence for people, and when, in fleet time.
+
+    `limit_seconds` is how long the job waits, in fleet time, where the verdict says so.
+    """
 
     code: Code
     text: str
     at: float
+    limit_seconds: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +119,11 @@ def _since(conditions: Mapping[str, Raw], kind: str, status: str) -> float | Non
 
 def _verdict(text: str | None) -> Said | None:
     recorded = verdict_from_json(text)
-    return Said(recorded.verdict.code, sentence(recorded.verdict), recorded.at) if recorded else None
+    if recorded is None:
+        return None
+    verdict, limit = recorded.verdict, recorded.verdict.facts.get("limit_s")
+    waits = limit if verdict.code in _WAITING and isinstance(limit, int | float) else None
+    return Said(verdict.code, sentence(verdict), recorded.at, waits)
 
 
 def _expected_seconds(spec: Raw) -> float | None:

@@ -139,12 +139,13 @@ def test_options_that_contradict_each_other_are_wrong_usage(
 
 def test_notes_are_no_warnings_and_strict_lets_them_pass(gpufleet: Run, tmp_path: Path) -> None:
     text = (Path(__file__).parents[3] / "stacks" / "Pulumi.dev.yaml").read_text()
-    (tmp_path / "Pulumi.x.yaml").write_text(text.replace("{priority: 10,", "{window: 22:00-06:00 UTC, priority: 10,"))
+    link = "links: {metro: {kind: existing, cluster: dev, bandwidth: 1 Gbps}}"
+    (tmp_path / "Pulumi.x.yaml").write_text(text.replace("\n    burst:", f"\n    {link}\n    burst:"))
     ended = gpufleet("check", "--strict", "--json", str(tmp_path / "Pulumi.x.yaml"))
     found = json.loads(ended.out)
     assert (ended.code, found["ok"]) == (0, True)
     assert {problem["severity"] for problem in found["problems"]} == {"note"}
-    assert "classes.batch.window" in {problem["path"] for problem in found["problems"]}
+    assert "links.metro" in {problem["path"] for problem in found["problems"]}
 
 
 def test_a_terminal_shows_the_line_with_a_caret_but_no_secret(

@@ -126,7 +126,10 @@ def test_a_file_that_cannot_be_written_is_said(run: Run, tmp_path: Path) -> None
         (["--market", "reserved"], "for --cloud-usd-per-gpu-hour: market reserved is paid for apart"),
         (["--cloud-usd-per-gpu-hour", "0"], "for --cloud-usd-per-gpu-hour: must be more than 0"),
         (["--max-gpus", "3"], "for --max-gpus: is less than the 8 GPUs of one node"),
-        (["--team", "a" * 63], "for --team: a team's name has at most 57 characters"),
+        (
+            ["--team", "a" * 63],
+            "for --team: its queue for flavor h100-aws-on-demand would have a name of 88 characters",
+        ),
         (["--context", "a", "--stack", "local"], "name two clusters"),
     ],
 )
@@ -192,7 +195,7 @@ def ask(run: Run, file: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 
 def test_on_a_terminal_what_no_flag_says_is_asked_until_it_can_be_read(ask: Run, file: Path) -> None:
-    about_us = ["n", "Acme", "acme", "-1", "2", "h100", "h100-sxm-80gb", "0", "4", "a" * 63, "red blue"]
+    about_us = ["n", "Acme", "acme", "-1", "2", "h100", "h100-sxm-80gb", "0", "4", "a" * 64, "red blue"]
     rented = ["1000 EUR", "1000 USD", "azure", "aws", "p9", "a3-highgpu-8g", "g6.12xlarge", "mars", "", "3", "8"]
     ended = ask(answers=[*about_us, *rented, "cheap", "cost"])
     assert ended.exit_code == 0, ended.output

@@ -51,7 +51,7 @@ def test_a_plan_counts_the_objects_of_each_kind(gpufleet: Run, home: Path) -> No
 def test_a_plan_names_each_object_when_asked(gpufleet: Run, home: Path) -> None:
     ended = gpufleet("plan", write(home, changed(("nodes: 2", "nodes: 2, node_names: [n-0, n-1]"))), "--objects")
 
-    assert ["LocalQueue", "vision", "vision-burst"] in lines_with(ended, "vision-burst")
+    assert ["LocalQueue", "vision", "vision-burst-h100-aws-spot"] in lines_with(ended, "LocalQueue")
     assert ["Node", "(labels)", "-", "n-1"] in lines_with(ended, "n-1")
 
 
@@ -60,7 +60,8 @@ def test_a_plan_shows_the_marks_of_nodes_and_what_pods_can_ask_for(gpufleet: Run
 
     at = lines.index("    gpufleet.dev/flavor=h100-aws-spot")
     assert lines[at - 1].split() == ["h100-aws-spot", "8", "$2.00", "spot"]
-    assert lines[at + 1 : at + 4] == [
+    assert lines[at + 1 : at + 5] == [
+        "    gpufleet.dev/gpu=h100",
         "    gpufleet.dev/pool=spot",
         "    gpufleet.dev/burst=true:NoSchedule",
         "    nvidia.com/gpu: 8",
@@ -117,6 +118,23 @@ def test_a_daily_budget_bounds_the_longest_month(gpufleet: Run, home: Path) -> N
     assert planned(gpufleet, home, text)["cost"]["cloud"]["highest_usd"] == "310.00"
 
 
+def test_a_weekly_budget_bounds_the_six_weeks_that_a_month_can_touch(gpufleet: Run, home: Path) -> None:
+    text = changed(("monthly: 1000 USD, kind", "weekly: 10 USD, kind"))
+
+    assert planned(gpufleet, home, text)["cost"]["cloud"]["highest_usd"] == "60.00"
+
+
+def test_a_team_that_stays_local_needs_no_budget_to_bound_the_fleet(gpufleet: Run, home: Path) -> None:
+    local = ("budget: {monthly: 900 USD, kind: soft}", "policy: {kind: never}")
+    cloud = planned(gpufleet, home, changed(local))["cost"]["cloud"]
+
+    assert (cloud["highest_usd"], cloud["bound_by"]) == ("400.00", "the teams' hard budgets")
+    cloud = planned(gpufleet, home, changed(("{order: [spot]", "{policy: {kind: never}, order: [spot]")))["cost"][
+        "cloud"
+    ]
+    assert (cloud["highest_usd"], cloud["bound_by"]) == ("0.00", "policies that keep every job local")
+
+
 def test_idle_nodes_and_pools_without_a_queue_are_beyond_every_budget(gpufleet: Run, home: Path) -> None:
     text = rented(in_order=False)
     ended = gpufleet("plan", write(home, text))
@@ -155,6 +173,7 @@ def test_parts_that_are_planned_only_are_named_and_not_invented(gpufleet: Run, h
         (", budget: {monthly: 200 USD, kind: soft}", ["$200.00", "soft"]),
         (", budget: {monthly: 300 USD, daily: 40 USD}", ["$300.00,", "$40.00", "a", "day"]),
         (", budget: {daily: 40 USD, kind: soft}", ["$40.00", "a", "day", "soft"]),
+        (", budget: {weekly: 90 USD, daily: 40 USD}", ["$90.00", "a", "week,", "$40.00", "a", "day"]),
         ("", ["the", "fleet's"]),
     ],
 )
@@ -183,7 +202,9 @@ def test_warnings_of_the_file_stand_at_the_end_with_their_lines(gpufleet: Run, h
 def test_a_plan_as_json_has_a_form_that_programs_can_rely_on(gpufleet: Run, home: Path) -> None:
     plan = planned(gpufleet, home, changed())
 
-    assert list(plan) == ["objects", "flavors", "pools", "teams", "filled_in", "cost", "not_deployed", "warnings"]
+    assert list(plan) == [
+        "objects", "flavors", "pools", "teams", "projects", "filled_in", "cost", "not_deployed", "warnings"
+    ]  # fmt: skip
     assert list(plan["objects"]) == ["count", "by_kind", "labelled_nodes", "all"]
     assert len(plan["objects"]["all"]) == plan["objects"]["count"] == sum(plan["objects"]["by_kind"].values())
     assert plan["flavors"][0] == {
@@ -191,24 +212,61 @@ def test_a_plan_as_json_has_a_form_that_programs_can_rely_on(gpufleet: Run, home
         "gpus": 16,
         "usd_per_gpu_hour": "1",
         "pools": ["rack"],
-        "node_labels": {"gpufleet.dev/flavor": "h100-onprem"},
+        "node_labels": {"gpufleet.dev/flavor": "h100-onprem", "gpufleet.dev/gpu": "h100"},
         "node_taints": [],
         "devices": {"nvidia.com/gpu": 16},
     }
     assert plan["teams"][1] == {
         "name": "nlp",
         "queue": "nlp/nlp",
-        "burst_queue": "nlp/nlp-burst",
+        "burst_queues": {"h100-aws-spot": "nlp/nlp-burst-h100-aws-spot"},
+        "window_queues": {},
         "quota": {"h100-onprem": 4},
         "borrow": {},
         "lend": {},
         "weight": 1.0,
         "max_burst_gpus": None,
+        "policy": None,
         "monthly_budget_usd": "900",
+        "weekly_budget_usd": None,
         "daily_budget_usd": None,
         "budget_kind": "soft",
+        "budget_time_zone": "UTC",
     }
-    assert plan["cost"]["budgets"][0] == {"team": None, "hard": True, "monthly_usd": "1000.00", "daily_usd": None}
+    assert plan["cost"]["budgets"][0] == {
+        "team": None,
+        "project": None,
+        "hard": True,
+        "monthly_usd": "1000.00",
+        "weekly_usd": None,
+        "daily_usd": None,
+    }
+
+
+def test_a_plan_names_the_queues_that_jobs_are_moved_to_and_those_that_open_in_a_window(
+    gpufleet: Run, home: Path
+) -> None:
+    window = ("{P1: {", "{Night: {priority: 1, window: 22:00-06:00 UTC}, P1: {")
+    lines = gpufleet("plan", write(home, changed(window))).out.splitlines()
+
+    at = next(index for index, line in enumerate(lines) if line.startswith("vision "))
+    assert lines[at + 1 : at + 3] == [
+        "    vision-burst-h100-aws-spot bursts to h100-aws-spot",
+        "    vision-window-night opens 22:00-06:00 UTC",
+    ]
+
+
+def test_projects_are_planned_with_their_teams_and_bound_no_month(gpufleet: Run, home: Path) -> None:
+    two = "grant: {teams: [nlp], budget: {weekly: 20 USD}}, paper: {budget: {monthly: 30 USD, kind: soft}}"
+    text = changed(("    burst:", f"    projects: {{{two}}}\n    burst:"))
+    ended = gpufleet("plan", write(home, text))
+    plan = planned(gpufleet, home, text)
+
+    assert ["grant", "nlp", "$20.00", "a", "week"] in lines_with(ended, "grant")
+    assert ["paper", "vision,nlp", "$30.00", "soft"] in lines_with(ended, "paper")
+    assert ["project", "grant", "-", "$20.00", "-", "hard:", "stops"] in lines_with(ended, "project")
+    assert [one["name"] for one in plan["projects"]] == ["grant", "paper"]
+    assert plan["cost"]["cloud"]["highest_usd"] == "1000.00"
 
 
 @pytest.mark.parametrize("stack", ["local", "dev", "prod", "hybrid", "gcp"])

@@ -61,7 +61,9 @@ def test_a_folder_has_one_file_per_object_listed_in_the_order_of_creation(gpufle
     assert in_order == list(yaml.safe_load_all(gpufleet("render", file).out))
     assert kustomization["sortOptions"] == {"order": "fifo"}
     assert names(home / "out") == {*kustomization["resources"], "kustomization.yaml", RECORD}
-    assert {"localqueue-vision-vision-burst.yaml", "resourceflavor-h100-aws-spot.yaml"} <= names(home / "out")
+    assert {"localqueue-vision-vision-burst-h100-aws-spot.yaml", "resourceflavor-h100-aws-spot.yaml"} <= names(
+        home / "out"
+    )
 
 
 def test_a_file_says_where_it_comes_from_and_names_no_machine(gpufleet: Run, home: Path) -> None:
@@ -91,7 +93,7 @@ def test_a_change_of_the_fleet_is_a_change_of_few_files(gpufleet: Run, home: Pat
 
     summary = rendered(gpufleet, home, changed(("h100-onprem: 4", "h100-onprem: 3")))
 
-    assert summary["written"] == ["cohort-acme-nlp.yaml"]
+    assert sorted(summary["written"]) == ["cohort-acme-nlp.yaml", "configmap-gpufleet-system-gpufleet-router.yaml"]
 
 
 def test_files_of_what_is_gone_are_removed(gpufleet: Run, home: Path) -> None:

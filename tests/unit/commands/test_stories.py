@@ -5,10 +5,12 @@ from typing import Any
 
 from infra.commands.cluster import Cluster, SeenJob
 from infra.commands.jobs import table
+from infra.commands.outlook import Outlook, by_order
 from infra.commands.stories import rows, stories
 from runtime.clock import Clock
 from runtime.kube import Kube
 from runtime.routing.observe import Observer
+from stacks.labels import burst_queue
 from tests.builders import HOUR, LOCAL, NOON, SPOT, a_config
 from tests.fakes.workloads import a_workload, check, condition, reserve, unreserve, verdict
 
@@ -27,7 +29,7 @@ def seen(raw: Raw) -> SeenJob:
 
 
 def why(raw: Raw) -> str:
-    [story] = stories([seen(raw)], [seen(raw)], a_cluster())
+    [story] = stories([seen(raw)], a_cluster(), Outlook())
     return str(story["why"])
 
 
@@ -53,7 +55,7 @@ def test_a_job_on_local_gpus_says_on_which() -> None:
 
 
 def test_a_job_in_the_cloud_says_what_the_gate_answered() -> None:
-    cleared = check(reserve(a_workload(queue="vision-burst"), SPOT), "Ready")
+    cleared = check(reserve(a_workload(queue=burst_queue("vision", SPOT)), SPOT), "Ready")
     cleared["status"]["admissionChecks"][0]["message"] = "8 GPUs for at most $28.00"
 
     assert why(cleared) == "8 GPUs for at most $28.00"
@@ -66,7 +68,7 @@ def test_a_job_without_a_decision_says_so() -> None:
 def test_a_job_that_has_ended_is_no_row_but_can_be_explained() -> None:
     ended = with_message(condition(reserve(a_workload(), LOCAL), "Finished"), "Finished", "Job finished successfully")
 
-    assert rows([seen(ended)], a_cluster()) == []
+    assert rows([seen(ended)], a_cluster(), Outlook()) == []
     assert why(ended) == "has ended: Job finished successfully"
 
 
@@ -84,7 +86,8 @@ def test_places_count_the_waiting_jobs_of_a_team_by_priority_and_then_by_age() -
         reserve(a_workload("runs"), LOCAL),
     ]
 
-    found = rows([seen(raw) for raw in jobs], a_cluster())
+    all_seen = [seen(raw) for raw in jobs]
+    found = rows(all_seen, a_cluster(), by_order(all_seen))
 
     assert [(row["job"], row["place"]) for row in found] == [
         ("vision/important", 1),
@@ -95,7 +98,7 @@ def test_places_count_the_waiting_jobs_of_a_team_by_priority_and_then_by_age() -
 
 
 def test_the_reason_stands_below_its_job_or_at_the_end_of_a_wide_line() -> None:
-    found = rows([seen(reserve(a_workload(), LOCAL))], a_cluster())
+    found = rows([seen(reserve(a_workload(), LOCAL))], a_cluster(), Outlook())
 
     narrow, wide = table(found, wide=False), table(found, wide=True)
 

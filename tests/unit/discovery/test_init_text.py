@@ -306,6 +306,26 @@ def test_what_gpufleet_deployed_folds_back_into_the_same_fleet(repository: Path,
     }
 
 
+def test_what_a_file_says_of_policies_money_and_dry_runs_folds_back_too(repository: Path) -> None:
+    text = (repository / "stacks" / "Pulumi.dev.yaml").read_text()
+    more = "    projects: {grant: {teams: [research], budget: {weekly: 9 USD, time_zone: Asia/Tokyo}}}\n    agent: {dry_run: true}\n"
+    text = text.replace("    burst:\n", f"{more}    burst:\n").replace(
+        "platform: {", "platform: {policy: {kind: never}, "
+    )
+    original = agent_config(load_text(text, "dev"))
+
+    assert (original.dry_run, *original.projects) == (True, "grant")
+    assert original.teams["platform"].policy is not None
+    assert dump(agent_config(fleet_of(deployed(load_text(text, "dev"))))) == dump(original)
+
+
+def test_names_of_queues_that_we_make_are_no_names_of_teams() -> None:
+    names = ["vision-burst", "nlp-burst-h100-aws-spot", "a-window-b", "-burst-window", "x" * 60]
+    queues = [queue(name, "any", 1) for name in names]
+    fleet = fleet_of(cluster(node("gpu", H100), cluster_queues=queues))
+    assert len(fleet.teams) == len(names)
+
+
 def test_pools_without_a_node_are_known_from_the_agent(repository: Path) -> None:
     original = load_file(repository / "stacks" / "Pulumi.local.yaml")
     objects = deployed(original)

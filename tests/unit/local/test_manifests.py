@@ -10,8 +10,13 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from infra.local import audit, components, kueue, kwok, pki
+from infra.local.embedded import kwok_pool
 from infra.local.kwok import KwokPool
 from infra.local.state import State
+from stacks.kinds import JOB_KINDS
+from stacks.labels import FLAVOR_LABEL, GPU_LABEL
+from stacks.load import load_file
+from tests.conftest import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -88,6 +93,8 @@ def test_the_audit_log_has_bindings_and_verdicts_and_no_reads() -> None:
     assert policy["rules"][-1] == {"level": "None"}
     by_level = {rule["level"]: rule for rule in policy["rules"] if "resources" in rule}
     assert "workloads/status" in by_level["RequestResponse"]["resources"][0]["resources"]
+    logged = {(one["group"], name) for one in by_level["Request"]["resources"] for name in one["resources"]}
+    assert logged == {(kind.group, kind.plural) for kind in JOB_KINDS}
 
 
 def test_every_server_listens_on_loopback_only(tmp_path: Path, keys: pki.Pki) -> None:
@@ -112,14 +119,42 @@ def test_the_kubeconfig_is_self_contained_and_private(tmp_path: Path, keys: pki.
     assert state.kubeconfig.stat().st_mode & 0o077 == 0
 
 
-def test_webhooks_of_other_job_kinds_are_left_out(tmp_path: Path) -> None:
+def test_webhooks_of_kinds_that_cannot_burst_are_left_out(tmp_path: Path) -> None:
     service = {"service": {"name": "s", "namespace": "n", "path": "/p"}}
-    rules = {"mine": ["batch"], "other": ["workload.codeflare.dev"], "core": ["kueue.x-k8s.io"]}
+    rules = {
+        "mine": ("batch", "jobs"),
+        "other": ("workload.codeflare.dev", "appwrappers"),
+        "sibling": ("kubeflow.org", "tfjobs"),
+        "torch": ("kubeflow.org", "pytorchjobs/status"),
+        "core": ("kueue.x-k8s.io", "workloads"),
+    }
     webhooks = [
-        {"name": name, "clientConfig": service, "rules": [{"apiGroups": groups}]} for name, groups in rules.items()
+        {"name": name, "clientConfig": service, "rules": [{"apiGroups": [group], "resources": [resource]}]}
+        for name, (group, resource) in rules.items()
     ]
     (tmp_path / "webhooks.yaml").write_text(yaml.safe_dump({"metadata": {"name": "m"}, "webhooks": webhooks}))
     (made,) = kueue._webhooks(tmp_path / "webhooks.yaml", "https://127.0.0.1:1", "Q0E=")
     assert made["metadata"]["name"] == "kueue-m"
-    assert [webhook["name"] for webhook in made["webhooks"]] == ["mine", "core"]
+    assert [webhook["name"] for webhook in made["webhooks"]] == ["mine", "torch", "core"]
     assert made["webhooks"][0]["clientConfig"] == {"url": "https://127.0.0.1:1/p", "caBundle": "Q0E="}
+
+
+def test_kueue_manages_every_kind_that_can_burst(keys: pki.Pki) -> None:
+    made = kueue.configuration(dict.fromkeys(components.PORT_NAMES, 1), keys)
+    assert made["integrations"]["frameworks"] == [kind.framework for kind in JOB_KINDS]
+
+
+def test_topology_and_fair_sharing_are_off_unless_asked_for(keys: pki.Pki) -> None:
+    ports = dict.fromkeys(components.PORT_NAMES, 1)
+    plain = kueue.configuration(ports, keys)
+    asked = kueue.configuration(ports, keys, kueue.KueueOptions(topology=True, fair_sharing=True))
+    assert plain["featureGates"]["TopologyAwareScheduling"] is False
+    assert "fairSharing" not in plain
+    assert not [gate for gate in asked["featureGates"] if gate.startswith(("TAS", "Topology"))]
+    assert asked["fairSharing"]["preemptionStrategies"]
+
+
+def test_pretended_cloud_nodes_carry_flavor_and_gpu_model() -> None:
+    pools = load_file(ROOT / "stacks" / "Pulumi.local.yaml").pools
+    labels = kwok_pool("burst-spot", pools["burst-spot"]).labels
+    assert (labels[FLAVOR_LABEL], labels[GPU_LABEL]) == ("h100-aws-spot", "h100")

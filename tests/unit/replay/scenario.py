@@ -12,13 +12,13 @@ from typing import Any
 from infra.replay.audit import AGENT_USER, AuditReport, facts
 from infra.replay.histories import Histories, histories_of
 from stacks.fleet import Fleet
-from stacks.labels import FLAVOR_LABEL, GATE_NAME, GPU_RESOURCE, QUEUE_LABEL, VERDICT_ANNOTATION
+from stacks.labels import FLAVOR_LABEL, GATE_NAME, GPU_RESOURCE, QUEUE_LABEL, VERDICT_ANNOTATION, burst_queue
 from stacks.load import load_file
 
 KUEUE = "system:serviceaccount:kueue-system:kueue-controller-manager"
 JOB_CONTROLLER = "system:kube-controller-manager"
 USER = "alice"
-SPOT, LOCAL = "h100-aws-spot", "h100-onprem"
+SPOT, ON_DEMAND, LOCAL = "h100-aws-spot", "h100-aws-on-demand", "h100-onprem"
 START = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 ROOT = Path(__file__).parents[3]
 
@@ -106,17 +106,24 @@ class Job:
         self._workload(at, KUEUE, "create", code=201)
         return self
 
-    def released(self, at: float, user: str = AGENT_USER, **more: Any) -> Job:
-        self.queue = f"{self.team}-burst"
-        patch = {"metadata": {"labels": {QUEUE_LABEL: self.queue}}}
+    def released(self, at: float, user: str = AGENT_USER, *, target: str = SPOT, told: bool = True, **more: Any) -> Job:
+        """Moved to the twin of a flavor, with or without the agent's verdict."""
+        if told:
+            self.said(at, "released", target=target)
+        return self.moved(at, burst_queue(self.team, target), user, **more)
+
+    def moved(self, at: float, queue: str, user: str = AGENT_USER, **more: Any) -> Job:
+        self.queue = queue
+        patch = {"metadata": {"labels": {QUEUE_LABEL: queue}}}
         self.log.write(at, user, "patch", self._job(), request=patch, **more)
         self._workload(at + 0.02, KUEUE, "update")
         return self
 
-    def said(self, at: float, code: str, **facts_: object) -> Job:
+    def said(self, at: float, code: str, user: str = AGENT_USER, answer: int = 200, **facts_: object) -> Job:
         entry = {"code": code, "at": at, "decision": "d1", "facts": facts_}
         self.annotations[VERDICT_ANNOTATION] = json.dumps(entry)
-        self._workload(at, AGENT_USER, "patch")
+        request = {"metadata": {"annotations": {VERDICT_ANNOTATION: json.dumps(entry)}}}
+        self._workload(at, user, "patch", request=request, code=answer)
         return self
 
     def reserved(self, at: float, flavor: str) -> Job:
@@ -178,7 +185,7 @@ class Job:
 
     def burst(self, at: float, flavor: str = SPOT) -> Job:
         """The whole lawful way from release to a pod, half a second long."""
-        self.released(at).reserved(at + 0.1, flavor).ready(at + 0.2).admitted(at + 0.3)
+        self.released(at, target=flavor).reserved(at + 0.1, flavor).ready(at + 0.2).admitted(at + 0.3)
         return self.pod(at + 0.4, flavor, "spot-0")
 
     def local(self, at: float) -> Job:

@@ -11,9 +11,10 @@ import pytest
 from infra.replay.audit import AGENT_USER, AuditReport, facts, read_audit
 from infra.replay.errors import EvidenceError
 from infra.replay.gate import GateProof, prove_gate
-from tests.unit.replay.scenario import LOCAL, SPOT, START, USER, Job, Log, local_fleet
+from tests.unit.replay.scenario import KUEUE, LOCAL, ON_DEMAND, SPOT, START, USER, Job, Log, local_fleet
 
-NODES = {"spot-0": SPOT, "od-0": "h100-aws-on-demand"}
+NODES = {"spot-0": SPOT, "od-0": ON_DEMAND}
+TWIN = "vision-burst-h100-aws-spot"
 
 
 def proof(log: Log, since: float = 0.0) -> GateProof:
@@ -22,6 +23,14 @@ def proof(log: Log, since: float = 0.0) -> GateProof:
 
 def reasons(log: Log) -> list[str]:
     return [violation.reason for violation in proof(log).unproven]
+
+
+def misroutes(log: Log) -> list[str]:
+    return [violation.reason for violation in proof(log).misroutes]
+
+
+def untold(log: Log) -> int:
+    return len(proof(log).untold)
 
 
 def test_a_lawful_burst_is_proven() -> None:
@@ -120,7 +129,7 @@ def test_a_user_who_is_cut_off_is_not_the_agent() -> None:
 def test_a_release_by_an_agent_that_was_killed_before_the_answer_counts() -> None:
     log = Log()
     Job(log).submitted().released(1, code=504).reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
-    assert reasons(log) == []
+    assert proof(log).holds
 
 
 def test_a_ready_from_before_the_reservation_does_not_count() -> None:
@@ -161,34 +170,34 @@ def test_kueue_repeating_the_ready_of_the_agent_forges_nothing() -> None:
 def test_a_job_that_nobody_released_is_counted() -> None:
     log = Log()
     Job(log).submitted().reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
-    assert reasons(log) == ["the job was in the queue vision, not released"]
+    assert misroutes(log) == ["the job was in the queue vision, not released to h100-aws-spot"]
 
 
 def test_a_job_that_its_owner_released_is_counted() -> None:
     log = Log()
     Job(log).submitted().released(1, user=USER).reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
-    assert reasons(log) == ["alice put the job into vision-burst, not the agent"]
+    assert misroutes(log) == [f"alice put the job into {TWIN}, not the agent"]
 
 
 def test_a_job_created_in_the_burst_queue_is_counted() -> None:
     log = Log()
     job = Job(log)
-    request = {"metadata": {"name": job.name, "labels": {"kueue.x-k8s.io/queue-name": "vision-burst"}}}
+    request = {"metadata": {"name": job.name, "labels": {"kueue.x-k8s.io/queue-name": TWIN}}}
     reference = {"apiGroup": "batch", "resource": "jobs", "namespace": "vision"}
     log.write(0, USER, "create", reference, request=request, code=201)
-    job.queue = "vision-burst"
+    job.queue = TWIN
     job.reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
-    assert reasons(log) == ["alice put the job into vision-burst, not the agent"]
+    assert misroutes(log) == [f"alice put the job into {TWIN}, not the agent"]
 
 
 def test_a_full_write_by_kueue_that_repeats_the_queue_moves_nothing() -> None:
     log = Log()
     job = Job(log).submitted().released(1)
-    whole = {"metadata": {"name": job.name, "labels": {"kueue.x-k8s.io/queue-name": "vision-burst"}}}
+    whole = {"metadata": {"name": job.name, "labels": {"kueue.x-k8s.io/queue-name": TWIN}}}
     reference = {"apiGroup": "batch", "resource": "jobs", "namespace": "vision", "name": job.name}
     log.write(1.5, "kueue", "update", reference, request=whole)
     job.reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
-    assert not reasons(log)
+    assert proof(log).holds
 
 
 def test_a_recalled_job_is_no_longer_released() -> None:
@@ -198,7 +207,7 @@ def test_a_recalled_job_is_no_longer_released() -> None:
     reference = {"apiGroup": "batch", "resource": "jobs", "namespace": "vision", "name": job.name}
     log.write(1.5, AGENT_USER, "patch", reference, request=patch)
     job.reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
-    assert reasons(log) == ["the job was in the queue vision, not released"]
+    assert misroutes(log) == ["the job was in the queue vision, not released to h100-aws-spot"]
 
 
 def test_a_pod_that_no_job_owns_is_counted() -> None:
@@ -210,14 +219,15 @@ def test_a_pod_that_no_job_owns_is_counted() -> None:
 
 def test_a_pod_for_another_flavor_than_was_reserved_is_counted() -> None:
     log = Log()
-    Job(log).submitted().released(1).reserved(2, SPOT).ready(3).admitted(4).pod(5, "h100-aws-on-demand", "od-0")
+    Job(log).submitted().released(1).reserved(2, SPOT).ready(3).admitted(4).pod(5, ON_DEMAND, "od-0")
     assert "but the quota was reserved on h100-aws-spot" in reasons(log)[0]
+    assert misroutes(log) == [f"the job was in the queue {TWIN}, not released to {ON_DEMAND}"]
 
 
 def test_a_pod_bound_to_a_cloud_node_without_asking_for_it_is_counted() -> None:
     log = Log()
     Job(log).submitted().reserved(1, LOCAL).admitted(2).pod(3, LOCAL, node="spot-0")
-    assert "was bound to spot-0" in reasons(log)[0]
+    assert "was bound to spot-0" in misroutes(log)[0]
 
 
 def test_starts_before_the_replay_are_not_counted() -> None:
@@ -277,3 +287,52 @@ def test_lines_in_any_order_prove_the_same() -> None:
 def hash_of(line: str) -> str:
     event: dict[str, Any] = json.loads(line)
     return str(event["requestReceivedTimestamp"])[::-1]
+
+
+def test_a_job_that_was_released_to_another_flavor_than_it_ran_on_is_a_misroute() -> None:
+    log = Log()
+    job = Job(log).submitted().released(1, target=ON_DEMAND)
+    job.reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
+    assert misroutes(log) == [f"the job was in the queue vision-burst-{ON_DEMAND}, not released to {SPOT}"]
+    assert not reasons(log)
+
+
+def test_a_job_that_changed_its_flavor_while_it_waited_is_no_misroute() -> None:
+    log = Log()
+    Job(log).submitted().released(1, target=ON_DEMAND).released(2).reserved(3, SPOT).ready(4).admitted(5).pod(6, SPOT)
+    assert proof(log).holds
+
+
+def test_a_cloud_start_without_a_verdict_is_counted() -> None:
+    log = Log()
+    Job(log).submitted().released(1, told=False).reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
+    assert untold(log) == 1
+    assert not misroutes(log)
+
+
+def test_a_verdict_that_somebody_else_wrote_does_not_count() -> None:
+    log = Log()
+    job = Job(log).submitted().said(0.5, "released", user=USER).released(1, told=False)
+    job.reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
+    assert untold(log) == 1
+
+
+def test_a_verdict_of_an_agent_that_was_killed_before_the_answer_counts() -> None:
+    log = Log()
+    job = Job(log).submitted().said(0.5, "released", answer=504).released(1, told=False)
+    job.reserved(2, SPOT).ready(3).admitted(4).pod(5, SPOT)
+    assert untold(log) == 0
+
+
+def test_the_verdict_of_an_earlier_release_does_not_count_after_the_job_was_taken_back() -> None:
+    log = Log()
+    job = Job(log).submitted().released(1).moved(2, "vision", user=USER).released(3, told=False)
+    job.reserved(4, SPOT).ready(5).admitted(6).pod(7, SPOT)
+    assert untold(log) == 1
+
+
+def test_a_full_write_by_kueue_that_repeats_the_verdict_forges_nothing() -> None:
+    log = Log()
+    job = Job(log).submitted().burst(1)
+    job.moved(3, TWIN, user=KUEUE).evicted(4).reserved(5, SPOT).ready(6).admitted(7).pod(8, SPOT)
+    assert proof(log).holds

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 from infra.replay.errors import SubmitError
 from infra.replay.jobs import check_run_id, job_manifest
 from infra.replay.trace import TraceJob
+from stacks.load import load_text
 from tests.unit.replay.scenario import local_fleet
 
 FLEET = local_fleet()
@@ -34,6 +36,13 @@ def test_a_job_is_submitted_suspended_to_its_teams_queue_in_its_class() -> None:
     }
     assert job["spec"]["suspend"] is True
     assert job["spec"]["backoffLimit"] == 0
+
+
+def test_a_job_of_a_class_with_a_window_goes_to_the_queue_of_that_window() -> None:
+    text = (Path(__file__).with_name("fleet.yaml")).read_text()
+    fleet = load_text(text.replace("max_wait: 5m}", "max_wait: 5m, window: 22:00-06:00 Europe/Berlin}"), "fleet")
+    job = job_manifest(JOB, fleet, 60, run_id="r1")
+    assert job["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] == "vision-window-p0"
 
 
 def test_what_the_cluster_plays_is_in_real_time_and_what_the_agent_reads_in_fleet_time() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.replay.order import inversions, missed_local, release_delays
+from infra.replay.order import inversions, missed_local, share_of_alike
 from tests.unit.replay.scenario import LOCAL, SPOT, START, Job, Log, local_fleet
 
 FLEET = local_fleet()
@@ -58,6 +58,19 @@ def test_a_younger_job_served_before_an_older_one_of_its_size_is_an_inversion() 
     assert found.lasted_seconds == pytest.approx(5)
 
 
+def test_only_jobs_of_one_class_and_size_count_for_the_share() -> None:
+    log = Log()
+    Job(log, "smaller-r1", gpus=2).submitted(1)
+    alike = Job(log, "alike-r1").submitted(1)
+    Job(log, "younger-r1").submitted(3).local(4)
+    alike.local(9)
+    histories = log.histories()
+    found = inversions(histories, FLEET)
+    assert sorted(one.other or "" for one in found) == ["alike-r1", "smaller-r1"]
+    assert [one.other for one in found if one.alike] == ["alike-r1"]
+    assert share_of_alike(found, histories) == 1 / 2
+
+
 @pytest.mark.parametrize(
     ("older", "why"),
     [
@@ -109,32 +122,11 @@ def test_a_deleted_job_gives_its_quota_back() -> None:
     assert len(missed_local(log.histories(), FLEET)) == 1
 
 
-def test_the_delay_counts_from_the_end_of_the_wait_to_the_first_pod_on_a_node() -> None:
-    log = Log()
-    Job(log, expected="30m").submitted(0).burst(10)  # 2 GPU-hours: 9 minutes, 9 seconds at speed 60
-    (delay,) = release_delays(log.histories(), FLEET, 60)
-    assert delay.seconds == pytest.approx(10.45 - 9)
-
-
-def test_the_delay_of_a_job_held_by_a_budget_counts_from_its_release() -> None:
-    log = Log()
-    Job(log, expected="30m").submitted(0).said(9.5, "budget").burst(20)
-    (delay,) = release_delays(log.histories(), FLEET, 60)
-    assert delay.seconds == pytest.approx(0.45)
-
-
-def test_a_job_that_never_ran_or_was_never_released_has_no_delay() -> None:
-    log = Log()
-    Job(log, "a-r1").submitted(0).released(5)
-    Job(log, "b-r1").submitted(0).local(1)
-    assert release_delays(log.histories(), FLEET, 60) == []
-
-
 def test_an_empty_log_has_no_faults() -> None:
     histories = Log().histories()
     assert not missed_local(histories, FLEET)
     assert not inversions(histories, FLEET)
-    assert not release_delays(histories, FLEET, 60)
+    assert share_of_alike([], histories) == 0
 
 
 def test_earlier_runs_count_for_usage_but_not_as_faults() -> None:

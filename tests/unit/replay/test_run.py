@@ -17,7 +17,10 @@ from infra.replay.errors import EvidenceError, ReplayError, SubmitError
 from infra.replay.run import replay
 from infra.replay.summary import Summary
 from infra.replay.trace import TraceJob
-from tests.unit.replay.scenario import LOCAL, Job, Log, local_fleet
+from runtime.simulation.forecast import Forecast
+from runtime.simulation.text import team_forecast, to_data
+from tests.builders import a_job
+from tests.unit.replay.scenario import LOCAL, START, Job, Log, local_fleet
 
 FLEET = local_fleet()
 SPEED = 60_000.0
@@ -45,6 +48,11 @@ class Cluster:
             return [{"metadata": {"name": name, "creationTimestamp": created}} for name in self.namespaces]
         if kind == "Node":
             return [{"metadata": {"name": "rack-0", "labels": {"gpufleet.dev/flavor": LOCAL}}}]
+        if kind == "ConfigMap":
+            waiting = a_job("u", name=f"job-{trace()[0].name}-r1", team="vision")
+            said = team_forecast("vision", [waiting], {"u": Forecast(1, START + 5)}, at=START, real_at=START)
+            metadata = {"name": "gpufleet-forecast", "namespace": "vision"}
+            return [{"metadata": {"name": "other"}}, {"metadata": metadata, "data": to_data(said)}]
         self.seen += 1
         if len(self.jobs) == len(trace()):
             self.followed.set()
@@ -88,6 +96,11 @@ def test_a_replay_ends_when_its_jobs_have_and_sums_them_up(tmp_path: Path) -> No
     assert found.complete
     assert found.placed.succeeded == found.placed.local == 5
     assert found.exact
+
+
+def test_the_first_forecast_of_a_job_is_held_against_its_start(tmp_path: Path) -> None:
+    (error,) = run(Cluster(tmp_path), tmp_path).exactness.eta_errors
+    assert (error.job, error.ahead_seconds) == ("job-0-r1", 5)
 
 
 def test_the_progress_is_plain_lines_where_there_is_no_terminal(tmp_path: Path) -> None:

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
 
 from infra.replay.books import LedgerReader, highest_exposure
+from infra.replay.delays import FirstEta
 from infra.replay.histories import Histories
 from infra.replay.report import lines, to_dict
-from infra.replay.summary import Evidence, Summary
+from infra.replay.summary import Evidence, Moves, Summary
 from infra.replay.tally import summary_of
+from runtime.clock import Clock
 from runtime.cost.entries import closing_to_dict, opening_to_dict
 from runtime.cost.ledger import Attempt, Books, Closing, Opening
-from tests.unit.replay.scenario import LOCAL, SPOT, START, Job, Log, local_fleet
+from tests.unit.replay.scenario import LOCAL, ON_DEMAND, SPOT, START, Job, Log, local_fleet
 
 FLEET = local_fleet()
 
@@ -30,19 +33,19 @@ def closing(entry: Opening, usd: str, at: float) -> Closing:
     return Closing(entry.attempt, entry.opened_at, START + at, Decimal(usd), "finished")
 
 
-def summary(log: Log, books: Path | None = None) -> Summary:
+def summary(log: Log, books: Path | None = None, told: Mapping[tuple[str, str], FirstEta] | None = None) -> Summary:
     return summary_of(
         run_id="r1",
         fleet=FLEET,
-        speed=60,
+        clock=Clock(START, 60),
         started_at=START,
         ended_at=START + 80,
-        fleet_now=START + 80 * 60,
         histories=log.histories() if log.lines else Histories(),
         ledger=LedgerReader(books or Path("nowhere")).read(),
         cloud_nodes={"spot-0": SPOT},
         evidence=Evidence("audit.log", len(log.lines), 0, str(books), ()),
         notes=["20 jobs submitted"],
+        told=told,
     )
 
 
@@ -103,9 +106,23 @@ def test_a_violation_shows_in_the_text_and_in_the_json() -> None:
     found = summary(log)
     assert not found.exact
     text = "\n".join(lines(found))
-    assert "not passed by the gate: 1 of 1 (must be 0)" in text
+    assert "not passed by the gate: 1 (must be 0)" in text
     assert "vision/bad-r1: the agent had not set the gate to Ready" in text
     assert json.loads(json.dumps(to_dict(found)))["exact"] is False
+
+
+def test_moves_between_queues_are_counted_by_who_made_them() -> None:
+    log = Log()
+    Job(log, "a-r1").submitted(0).released(1, target=ON_DEMAND).released(2).moved(3, "vision")
+    Job(log, "b-r1").submitted(0).released(1).moved(2, "vision", user="argocd").released(3)
+    assert summary(log).exactness.moves == Moves(releases=3, retargets=1, recalls=1, by_others=1)
+
+
+def test_how_far_the_first_forecasts_were_off_is_told() -> None:
+    told = {("vision", "job-a-r1"): FirstEta(START, START + 30)}
+    text = "\n".join(lines(summary(busy_log(), told=told)))
+    assert "first forecast against start, 1 jobs, fleet time: off by 33s (median)" in text
+    assert "first forecast" not in "\n".join(lines(summary(busy_log())))
 
 
 def test_every_claim_names_the_command_that_shows_it() -> None:
