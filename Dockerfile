@@ -14,10 +14,13 @@ COPY pyproject.toml uv.lock README.md LICENSE ./
 # pydantic and PyYAML are the project's own dependencies; the rest of the agent's are a group. The project itself is not
 # installed: its two packages are copied below, and run from /app.
 RUN uv sync --locked --no-default-groups --group agent --no-install-project --no-editable
+# What is inside, for scanners: the same packages, in the form of CycloneDX.
+RUN uv export --locked --no-default-groups --group agent --no-emit-project --format cyclonedx1.5 -o sbom.cdx.json
 
 FROM python:3.11.14-slim-trixie
 WORKDIR /app
 COPY --from=build /app/.venv /app/.venv
+COPY --from=build /app/sbom.cdx.json /app/sbom.cdx.json
 COPY stacks/ /app/stacks/
 COPY runtime/ /app/runtime/
 # The filesystem is read-only where it runs, so byte code is made here.
