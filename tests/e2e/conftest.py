@@ -15,23 +15,29 @@ from typing import Any, TypeVar
 
 import httpx2
 import pytest
+from rich.console import Console
 
+from infra.local import components, kueue, ports, processes
 from infra.local.embedded import kwok_pool
 from infra.local.engine import Engine, EngineResult
 from infra.local.errors import KubeError
 from infra.local.kubeclient import KubeClient
+from infra.local.pki import make
 from infra.local.toolchain import Toolchain
 from infra.replay.jobs import job_manifest
 from infra.replay.trace import TraceJob
+from runtime.clock import Clock, parse_time
 from runtime.cost.entries import closing_from_dict, opening_from_dict
 from runtime.cost.ledger import Closing, Opening
 from stacks.fleet import Fleet
-from stacks.labels import AGENT_NAME, SYSTEM_NAMESPACE
+from stacks.labels import AGENT_NAME, GPU_RESOURCE, SYSTEM_NAMESPACE
 from stacks.load import load_text
 from tests.conftest import ROOT, Plane
 
 KUEUE = "kueue.x-k8s.io/v1beta2"
 AGENT_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT_NAME}"
+
+QUIET = Console(quiet=True)
 
 Answer = TypeVar("Answer")
 
@@ -61,6 +67,40 @@ config:
     agent: {replay_speed: 60, interval: 300ms}
     on_destroy: remove-everything
 """
+
+
+WIDE_FLEET_FILE = """\
+config:
+  gpufleet:fleet:
+    schema_version: 1
+    organization: acme
+    clusters:
+      lab: {kind: existing}
+    pools:
+      rack: {cluster: lab, location: onprem, gpu: h100-sxm-80gb, gpus_per_node: 8, nodes: 2, node_names: [rack-0, rack-1], usd_per_gpu_hour: 1.10}
+      old: {cluster: lab, location: onprem, gpu: a100-sxm-80gb, gpus_per_node: 8, nodes: 2, node_names: [old-0, old-1], usd_per_gpu_hour: 0.60}
+      spot: {cluster: lab, location: aws, provisioner: existing, market: spot, instance_types: [p5.48xlarge], max_gpus: 32, usd_per_gpu_hour: 3.60}
+      od: {cluster: lab, location: aws, provisioner: existing, market: on-demand, instance_types: [p5.48xlarge], max_gpus: 16, usd_per_gpu_hour: 9.60}
+    classes:
+      urgent: {priority: 1000, max_wait: 2m}
+      normal: {priority: 100, max_wait: 4m, default: true}
+      night: {priority: 50, max_wait: 4m, window: "22:00-06:00 UTC"}
+      local: {priority: 10, burst: never}
+    teams:
+      red: {quota: {h100-onprem: 8}, borrow: {h100-onprem: 0, a100-onprem: 0}, lend: {h100-onprem: 0}}
+      blue: {quota: {h100-onprem: 4}, borrow: {h100-onprem: 0, a100-onprem: 0}, lend: {h100-onprem: 0}, budget: {daily: 20 USD}}
+      green: {quota: {h100-onprem: 4}, borrow: {h100-onprem: 0, a100-onprem: 0}, lend: {h100-onprem: 0}}
+      amber: {quota: {a100-onprem: 4}, borrow: {h100-onprem: 0}, weight: 3}
+      cyan: {quota: {a100-onprem: 4}, borrow: {h100-onprem: 0}}
+    burst:
+      policy: {kind: constant, wait: 4m}
+      order: [spot, od]
+      budget: {monthly: 50000 USD}
+      expected_runtime: 10m
+    agent: {replay_speed: 60, interval: 300ms}
+    on_destroy: remove-everything
+"""
+"""A second local flavor that teams share (half of it is nobody's), a second cloud flavor, and a class with a window."""
 
 
 def wait_for(what: str, look: Callable[[], Answer | None], seconds: float = 30) -> Answer:
@@ -96,6 +136,34 @@ class Stack:
         self.file.write_text("\n".join([*salt, self.text]))
         return self.engine.up("local", "--config-file", str(self.file), as_json=True)
 
+    def reshape(self, text: str) -> None:
+        """Give the plane the nodes of another fleet, and deploy that."""
+        pools = load_text(text, "fleet").pools
+        self.plane.control.start([kwok_pool(name, pool) for name, pool in pools.items()], console=QUIET)
+        result = self.up(text)
+        assert result.succeeded, complaints(result)
+
+    def restart_kueue(self, options: kueue.KueueOptions = kueue.DEFAULT_OPTIONS) -> None:
+        """Start Kueue again, as after an upgrade; it then also sees the CRDs that came since."""
+        state = self.plane.state
+        keys, chosen = make(state.pki), ports.claim(state, components.PORT_NAMES)
+        components.write_configuration(state, keys, chosen, options)
+        record = processes.records(state)["kueue"]
+        processes.stop(state, ["kueue"], 5.0)
+        processes.spawn(state, "kueue", record.command, ports=record.ports)
+        wait_for("Kueue's webhooks", self._kueue_answers, 30)
+
+    def _kueue_answers(self) -> bool:
+        try:
+            return kueue.webhooks_answer(self.kube)
+        except KubeError:
+            return False
+
+    def fleet_now(self) -> float:
+        """The present in fleet time, as the agent counts it."""
+        created = self.kube.get("v1", "Namespace", SYSTEM_NAMESPACE)["metadata"]["creationTimestamp"]
+        return Clock(parse_time(created), self.fleet.agent.replay_speed).now()
+
     def changes(self, result: EngineResult) -> dict[str, int]:
         """What an `up` changed, by kind of change, without what stayed the same."""
         assert result.succeeded, complaints(result)
@@ -124,8 +192,7 @@ class Stack:
         workload = self.workload(team, job)
         if not condition(workload, "Admitted"):
             return None
-        [assignment] = workload["status"]["admission"]["podSetAssignments"]
-        return str(assignment["flavors"]["nvidia.com/gpu"])
+        return reserved_flavor(workload)
 
     def verdict(self, team: str, job: str) -> dict[str, Any]:
         """The verdict recorded on a job; empty while there is none."""
@@ -164,6 +231,13 @@ class Stack:
         wait_for(f"no workload of {team}", lambda: not self.kube.list(KUEUE, "Workload", team)[0])
 
 
+def reserved_flavor(workload: dict[str, Any]) -> str | None:
+    """The flavor of GPUs that a Workload holds quota of, or None; pods that ask for no GPU do not count."""
+    assignments = workload.get("status", {}).get("admission", {}).get("podSetAssignments", [])
+    flavors = {one["flavors"][GPU_RESOURCE] for one in assignments if GPU_RESOURCE in one.get("flavors", {})}
+    return next(iter(flavors), None) if len(flavors) < 2 else pytest.fail(f"GPUs of several flavors: {flavors}")
+
+
 def condition(workload: dict[str, Any], kind: str) -> bool:
     """Whether a condition of a Workload is true."""
     conditions = workload.get("status", {}).get("conditions", [])
@@ -192,6 +266,14 @@ def stack(plane: Plane, tools: Toolchain, tmp_path_factory: pytest.TempPathFacto
         result = deployed.up()
         assert result.succeeded, complaints(result)
         yield deployed
+
+
+@pytest.fixture(scope="module")
+def wide(stack: Stack) -> Iterator[Stack]:
+    """The stack with the wide fleet, for one module."""
+    stack.reshape(WIDE_FLEET_FILE)
+    yield stack
+    stack.reshape(FLEET_FILE)
 
 
 @pytest.fixture

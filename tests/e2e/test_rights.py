@@ -1,7 +1,8 @@
-"""What the agent and an ordinary user can and cannot do, asked of the real API server.
+"""What the agent and ordinary users can and cannot do, asked of the real API server.
 
 Every row is one raw request under another name, sent as a dry run: authorization and admission answer as they would in
 earnest, and nothing changes, so rows do not depend on each other. The agent is away meanwhile, so that jobs hold still.
+Rows for other kinds of job than batch/v1 stand in test_rights_kinds.py.
 """
 
 from __future__ import annotations
@@ -18,31 +19,64 @@ from infra.local.embedded import kwok_pool
 from infra.replay.audit import AuditReport, read_audit
 from infra.replay.gate import GateProof, prove_gate
 from infra.replay.histories import histories_of
-from stacks.labels import BURST_TAINT, FLAVOR_LABEL, GATE_NAME, QUEUE_LABEL, VERDICT_ANNOTATION
-from tests.e2e.conftest import AGENT_USER, KUEUE, Stack, condition, wait_for
+from stacks.kinds import JOB_KINDS
+from stacks.labels import (
+    AGENT_NAME,
+    BURST_TAINT,
+    FLAVOR_LABEL,
+    FORECAST_NAME,
+    GATE_NAME,
+    GPU_LABEL,
+    GPU_RESOURCE,
+    MANAGED_LABEL,
+    PRIORITY_CLASS_LABEL,
+    QUEUE_LABEL,
+    RECALL_ANNOTATION,
+    TEAM_LABEL,
+    TOP_UPS_NAME,
+    VERDICT_ANNOTATION,
+    VERDICT_CONDITION,
+)
+from tests.e2e.agentless import (
+    ON_DEMAND,
+    pass_the_gate,
+    send_to_the_gate,
+    submit,
+    twin,
+    window,
+    without_agent,
+    workload_path,
+)
+from tests.e2e.agentless import SPOT as CLOUD
+from tests.e2e.conftest import AGENT_USER, KUEUE, Stack, wait_for
 
 TEAM, OTHER = "red", "green"
-CLOUD = "h100-aws-spot"
-USER = "rita"
+TWIN, NEXT_TWIN, WINDOW = twin(TEAM), twin(TEAM, ON_DEMAND), window(TEAM)
+USER, EDITOR, NAMESPACE_ADMIN, ADMIN = "rita", "eve", "nora", "ada"
 JSON, JSON_PATCH = "application/json", "application/json-patch+json"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 JOBS = f"/apis/batch/v1/namespaces/{TEAM}/jobs"
 PODS = f"/api/v1/namespaces/{TEAM}/pods"
 WORKLOADS = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{TEAM}/workloads"
+ELSEWHERE = "/api/v1/namespaces/default/pods"
 LOCAL_QUEUES = f"/apis/kueue.x-k8s.io/v1beta2/namespaces/{TEAM}/localqueues"
 CLUSTER_QUEUES = "/apis/kueue.x-k8s.io/v1beta2/clusterqueues"
 CHECKS = "/apis/kueue.x-k8s.io/v1beta2/admissionchecks"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/gpufleet-system/leases"
 SYSTEM = "/api/v1/namespaces/gpufleet-system"
+CONFIG_MAPS = f"/api/v1/namespaces/{TEAM}/configmaps"
 NO_RIGHT = "cannot"
 KUEUE_REFUSES = "immutable"
 ONE_DOOR = "only gpufleet moves a job into or out of a burst queue"
 NO_BURST = f"may not tolerate {BURST_TAINT}"
+ONE_TEAM = "only between the queues of one team"
+NOT_HERS = "only gpufleet writes"
+JUDGED = "only Kueue and gpufleet write a workload's status"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One request. `$waiting`, `$gated`, `$bursting` and `$running` stand for jobs, `$w-…` for their Workloads."""
+    """One request. `$waiting`, `$gated`, `$bursting`, `$running`, `$nightly` stand for jobs, `$w-…` for Workloads."""
 
     name: str
     method: str
@@ -53,7 +87,10 @@ class Row:
     who: str = AGENT_USER
 
     def __str__(self) -> str:
-        return f"{'agent' if self.who == AGENT_USER else 'user'}-{'cannot' if self.refusal else 'can'}-{self.name}"
+        return f"{WHO[self.who]}-{'cannot' if self.refusal else 'can'}-{self.name}"
+
+
+WHO = {AGENT_USER: "agent", USER: "user", EDITOR: "editor", NAMESPACE_ADMIN: "namespace-admin", ADMIN: "admin"}
 
 
 def labels(**changed: str | None) -> dict[str, Any]:
@@ -97,20 +134,34 @@ def pod_spec(**fields: Any) -> dict[str, Any]:
     return {"restartPolicy": "Never", "containers": [{"name": "train", "image": "train"}], **fields}
 
 
-def job(queue: str | None = TEAM, **pod: Any) -> dict[str, Any]:
-    metadata = {"name": "trial", "labels": {QUEUE_LABEL: queue} if queue else {}}
+def job(queue: str | None = TEAM, job_class: str | None = None, **pod: Any) -> dict[str, Any]:
+    named = {QUEUE_LABEL: queue, PRIORITY_CLASS_LABEL: job_class}
+    metadata = {"name": "trial", "labels": {key: value for key, value in named.items() if value}}
     spec = {"suspend": True, "template": {"spec": pod_spec(**pod)}}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+def cron_job(**pod: Any) -> dict[str, Any]:
+    made = job(**pod)
+    spec = {"schedule": "0 0 * * *", "jobTemplate": {"metadata": made["metadata"], "spec": made["spec"]}}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": {"name": "trial"}, "spec": spec}
 
 
 def pod(**fields: Any) -> dict[str, Any]:
     return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "trial"}, "spec": pod_spec(**fields)}
 
 
-def workload(queue: str) -> dict[str, Any]:
+def workload(queue: str, api_version: str = "", kind: str = "") -> dict[str, Any]:
     pod_set = {"name": "main", "count": 1, "template": {"spec": pod_spec()}}
     spec = {"queueName": queue, "podSets": [pod_set]}
-    return {"apiVersion": KUEUE, "kind": "Workload", "metadata": {"name": "trial"}, "spec": spec}
+    owner = {"apiVersion": api_version, "kind": kind, "name": "a", "uid": "a", "controller": True}
+    metadata = {"name": "trial"} | ({"ownerReferences": [owner]} if kind else {})
+    return {"apiVersion": KUEUE, "kind": "Workload", "metadata": metadata, "spec": spec}
+
+
+def gpu_pod(*tolerations: dict[str, str]) -> dict[str, Any]:
+    asked = {"limits": {GPU_RESOURCE: "1"}}
+    return pod(containers=[{"name": "a", "image": "a", "resources": asked}], tolerations=list(tolerations))
 
 
 def one_more(toleration: dict[str, str]) -> list[dict[str, Any]]:
@@ -142,22 +193,37 @@ FLAVOR_AFFINITY = {
 }
 BURST_TOLERATION = {"key": BURST_TAINT, "operator": "Exists", "effect": "NoSchedule"}
 EVERY_TOLERATION = {"operator": "Exists"}
-RELEASE, RETURN = labels(queue=f"{TEAM}-burst"), labels(queue=TEAM)
+RELEASE, RETURN = labels(queue=TWIN), labels(queue=TEAM)
+STATUS = "status?force=true&fieldManager=trial"
+CONDITION = status("gated", conditions=[one_condition(VERDICT_CONDITION)])
 
 AGENT_ROWS = [
     # What runtime/kube.py calls.
     Row("release-a-waiting-job", "PATCH", f"{JOBS}/$waiting", RELEASE),
     Row("take-a-suspended-job-back", "PATCH", f"{JOBS}/$gated", RETURN),
+    Row("change-the-target-of-a-waiting-job", "PATCH", f"{JOBS}/$gated", labels(queue=NEXT_TWIN)),
+    Row("release-a-job-of-a-class-with-a-window", "PATCH", f"{JOBS}/$nightly", RELEASE),
     Row("write-a-verdict", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{VERDICT_ANNOTATION: "{}"})),
     Row("clear-a-verdict", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{VERDICT_ANNOTATION: None})),
+    Row("cross-out-a-recall", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{RECALL_ANNOTATION: None})),
     Row("deactivate-a-workload", "PATCH", f"{WORKLOADS}/$w-gated",
         annotated(**{VERDICT_ANNOTATION: "{}"}) | {"spec": {"active": False}}),
-    Row("move-a-workload-to-the-twin", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": f"{TEAM}-burst"}}),
-    Row("answer-its-own-check", "PATCH", f"{WORKLOADS}/$w-gated/status?force=true&fieldManager=trial", check("Ready"),
+    Row("move-a-workload-to-the-twin", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": TWIN}}),
+    Row("answer-its-own-check", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Ready"),
         None, APPLY),
-    Row("leave-its-own-check-pending", "PATCH", f"{WORKLOADS}/$w-gated/status?force=true&fieldManager=trial",
+    Row("leave-its-own-check-pending", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}",
         check("Pending"), None, APPLY),
-    Row("declare-its-check-active", "PATCH", f"{CHECKS}/{GATE_NAME}/status?force=true&fieldManager=trial",
+    Row("write-its-own-condition", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", CONDITION, None, APPLY),
+    Row("change-a-workloads-twin", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": NEXT_TWIN}}),
+    Row("hold-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "Hold"}}),
+    Row("open-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "None"}}),
+    Row("publish-a-forecast", "PATCH", f"{CONFIG_MAPS}/{FORECAST_NAME}", {"data": {"forecast": "{}"}}),
+    Row("follow-its-own-config-map", "GET", f"{SYSTEM}/configmaps?fieldSelector=metadata.name={AGENT_NAME}"),
+    Row("follow-top-ups", "GET", f"{SYSTEM}/configmaps?fieldSelector=metadata.name={TOP_UPS_NAME}"),
+    Row("list-pods", "GET", "/api/v1/pods"),
+    Row("list-nodes", "GET", "/api/v1/nodes"),
+    Row("list-flavors", "GET", "/apis/kueue.x-k8s.io/v1beta2/resourceflavors"),
+    Row("declare-its-check-active", "PATCH", f"{CHECKS}/{GATE_NAME}/{STATUS}",
         active(GATE_NAME), None, APPLY),
     Row("read-a-workload", "GET", f"{WORKLOADS}/$w-gated"),
     Row("list-workloads-everywhere", "GET", "/apis/kueue.x-k8s.io/v1beta2/workloads"),
@@ -171,9 +237,9 @@ AGENT_ROWS = [
     Row("start-a-job", "PATCH", f"{JOBS}/$waiting", {"spec": {"suspend": False}}, "spec or status"),
     Row("annotate-a-job", "PATCH", f"{JOBS}/$waiting", annotated(any="thing"), "metadata but a label"),
     Row("set-another-label", "PATCH", f"{JOBS}/$waiting", labels(any="thing"), f"no label of a job but {QUEUE_LABEL}"),
-    Row("drop-the-queue", "PATCH", f"{JOBS}/$waiting", labels(queue=None), "between a queue and its burst twin"),
-    Row("move-a-job-to-another-team", "PATCH", f"{JOBS}/$waiting", labels(queue=OTHER), "queue and its burst twin"),
-    Row("move-a-job-to-another-twin", "PATCH", f"{JOBS}/$waiting", labels(queue=f"{OTHER}-burst"), "its burst twin"),
+    Row("drop-the-queue", "PATCH", f"{JOBS}/$waiting", labels(queue=None), ONE_TEAM),
+    Row("move-a-job-to-another-team", "PATCH", f"{JOBS}/$waiting", labels(queue=OTHER), ONE_TEAM),
+    Row("move-a-job-to-another-twin", "PATCH", f"{JOBS}/$waiting", labels(queue=twin(OTHER)), ONE_TEAM),
     Row("move-a-running-job", "PATCH", f"{JOBS}/$running", RELEASE, "only suspended jobs"),
     Row("move-a-job-that-runs-in-the-cloud", "PATCH", f"{JOBS}/$bursting", RETURN, "only suspended jobs"),
     Row("read-a-job", "GET", f"{JOBS}/$waiting", None, NO_RIGHT),
@@ -188,33 +254,57 @@ AGENT_ROWS = [
         "only active and queueName"),
     Row("change-pod-sets", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"podSets": workload(TEAM)["spec"]["podSets"]}},
         "only active and queueName"),
+    Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{RECALL_ANNOTATION: "x"}), "no annotation"),
+    Row("change-a-recall", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{RECALL_ANNOTATION: "x"}), "no annotation"),
     Row("annotate-a-workload", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(any="thing"), "no annotation"),
     Row("label-a-workload", "PATCH", f"{WORKLOADS}/$w-waiting", labels(any="thing"), "metadata but its verdict"),
     Row("move-a-workload-to-another-team", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": OTHER}},
-        "between a queue and its burst twin"),
+        ONE_TEAM),
+    Row("move-a-workload-nowhere", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": None}}, ONE_TEAM),
     Row("replace-a-workload", "PUT", f"{WORKLOADS}/$w-waiting", workload(TEAM), NO_RIGHT, JSON),
     Row("delete-a-workload", "DELETE", f"{WORKLOADS}/$w-waiting", {}, NO_RIGHT, JSON),
-    Row("create-a-workload", "POST", WORKLOADS, workload(f"{TEAM}-burst"), NO_RIGHT, JSON),
+    Row("create-a-workload", "POST", WORKLOADS, workload(TWIN), NO_RIGHT, JSON),
     # The gate: its own check, Ready or Pending.
-    Row("reject-a-job", "PATCH", f"{WORKLOADS}/$w-gated/status?force=true&fieldManager=trial", check("Rejected"),
+    Row("reject-a-job", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Rejected"),
         "lose the job's place", APPLY),
-    Row("retry-a-job", "PATCH", f"{WORKLOADS}/$w-gated/status?force=true&fieldManager=trial", check("Retry"),
+    Row("retry-a-job", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Retry"),
         "lose the job's place", APPLY),
-    Row("answer-another-check", "PATCH", f"{WORKLOADS}/$w-gated/status?force=true&fieldManager=trial",
+    Row("answer-another-check", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}",
         check("Ready", "quota-of-somebody"), "only its own check", APPLY),
-    Row("admit-a-job", "PATCH", f"{WORKLOADS}/$w-gated/status?force=true&fieldManager=trial",
+    Row("admit-a-job", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}",
         status("gated", conditions=[one_condition("Admitted")]), "only its own check", APPLY),
     Row("finish-a-job", "PATCH", f"{WORKLOADS}/$w-waiting/status", {"status": {"conditions": [one_condition("Finished")]}},
         "only its own check"),
     Row("take-quota-away", "PATCH", f"{WORKLOADS}/$w-gated/status", {"status": {"admission": None}}, "only its own check"),
-    Row("answer-a-foreign-check-object", "PATCH", f"{CHECKS}/other/status?force=true&fieldManager=trial",
+    Row("answer-a-foreign-check-object", "PATCH", f"{CHECKS}/other/{STATUS}",
         active("other"), NO_RIGHT, APPLY),
+    Row("write-another-condition-with-its-own", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}",
+        status("gated", conditions=[one_condition(VERDICT_CONDITION), one_condition("Finished")]), "its own condition",
+        APPLY),
+    # Queues of windows: held or not. Forecasts: their data.
+    Row("hold-a-teams-queue", "PATCH", f"{LOCAL_QUEUES}/{TEAM}", {"spec": {"stopPolicy": "Hold"}}, "with a window"),
+    Row("hold-a-twin", "PATCH", f"{LOCAL_QUEUES}/{TWIN}", {"spec": {"stopPolicy": "Hold"}}, "with a window"),
+    Row("drain-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "HoldAndDrain"}}, "would stop"),
+    Row("weigh-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"fairSharing": {"weight": "2"}}},
+        "only stopPolicy"),
+    Row("label-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", labels(any="thing"), "only stopPolicy"),
+    Row("make-a-local-queue", "POST", LOCAL_QUEUES, local_queue("mine-window-a", TEAM), NO_RIGHT, JSON),
+    Row("delete-a-window", "DELETE", f"{LOCAL_QUEUES}/{WINDOW}", {}, NO_RIGHT, JSON),
+    Row("label-a-forecast", "PATCH", f"{CONFIG_MAPS}/{FORECAST_NAME}", labels(any="thing"), "only the data"),
+    Row("freeze-a-forecast", "PATCH", f"{CONFIG_MAPS}/{FORECAST_NAME}", {"immutable": True}, "only the data"),
+    Row("write-bytes-into-a-forecast", "PATCH", f"{CONFIG_MAPS}/{FORECAST_NAME}", {"binaryData": {"a": "YQ=="}},
+        "only the data"),
+    Row("delete-a-forecast", "DELETE", f"{CONFIG_MAPS}/{FORECAST_NAME}", {}, NO_RIGHT, JSON),
+    Row("write-another-config-map", "PATCH", f"{CONFIG_MAPS}/another", {"data": {"a": "b"}}, NO_RIGHT),
     # Nothing else.
     Row("read-secrets", "GET", f"{SYSTEM}/secrets", None, NO_RIGHT),
-    Row("read-its-own-config-map", "GET", f"{SYSTEM}/configmaps/gpufleet-router", None, NO_RIGHT),
+    Row("list-config-maps", "GET", f"{SYSTEM}/configmaps", None, NO_RIGHT),
+    Row("write-its-own-config-map", "PATCH", f"{SYSTEM}/configmaps/{AGENT_NAME}", {"data": {"a": "b"}}, NO_RIGHT),
+    Row("top-up-a-budget", "PATCH", f"{SYSTEM}/configmaps/{TOP_UPS_NAME}", {"data": {"a": "b"}}, NO_RIGHT),
+    Row("read-another-config-map", "GET", f"{CONFIG_MAPS}/another", None, NO_RIGHT),
     Row("make-tokens", "POST", f"{SYSTEM}/serviceaccounts/gpufleet-router/token", {}, NO_RIGHT, JSON),
-    Row("list-pods", "GET", PODS, None, NO_RIGHT),
-    Row("list-nodes", "GET", "/api/v1/nodes", None, NO_RIGHT),
+    Row("change-a-node", "PATCH", "/api/v1/nodes/rack-0", labels(any="thing"), NO_RIGHT),
+    Row("delete-a-pod", "DELETE", f"{PODS}/patient", {}, NO_RIGHT, JSON),
     Row("list-namespaces", "GET", "/api/v1/namespaces", None, NO_RIGHT),
     Row("list-cluster-queues", "GET", CLUSTER_QUEUES, None, NO_RIGHT),
     Row("raise-quota", "PATCH", f"{CLUSTER_QUEUES}/{TEAM}", {"spec": {"stopPolicy": "None"}}, NO_RIGHT),
@@ -237,23 +327,56 @@ USER_ROWS = [
     Row("run-a-pod", "POST", PODS, pod(), None, JSON),
     Row("make-a-local-queue-onto-its-queue", "POST", LOCAL_QUEUES, local_queue("second", TEAM), None, JSON),
     # Burst queues.
-    Row("submit-to-a-burst-queue", "POST", JOBS, job(f"{TEAM}-burst"), ONE_DOOR, JSON),
+    Row("submit-to-a-burst-queue", "POST", JOBS, job(TWIN), ONE_DOOR, JSON),
     Row("release-herself", "PATCH", f"{JOBS}/$waiting", RELEASE, ONE_DOOR),
     Row("leave-a-burst-queue", "PATCH", f"{JOBS}/$gated", RETURN, ONE_DOOR),
     Row("submit-without-a-queue", "POST", JOBS, job(None), "need the label", JSON),
     Row("drop-the-queue", "PATCH", f"{JOBS}/$waiting", labels(queue=None), "need the label"),
     Row("drop-the-burst-queue", "PATCH", f"{JOBS}/$gated", labels(queue=None), ONE_DOOR),
-    Row("move-a-workload-in", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": f"{TEAM}-burst"}},
+    Row("move-a-workload-in", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": TWIN}},
         "only gpufleet moves a workload"),
     Row("move-a-workload-out", "PATCH", f"{WORKLOADS}/$w-gated", {"spec": {"queueName": TEAM}}, KUEUE_REFUSES),
-    Row("make-a-workload-in-a-burst-queue", "POST", WORKLOADS, workload(f"{TEAM}-burst"),
+    Row("make-a-workload-in-a-burst-queue", "POST", WORKLOADS, workload(TWIN),
         "a burst queue", JSON),
-    Row("make-a-local-queue-onto-a-burst-queue", "POST", LOCAL_QUEUES, local_queue("mine", f"{TEAM}-burst"),
+    Row("make-a-local-queue-onto-a-burst-queue", "POST", LOCAL_QUEUES, local_queue("mine", TWIN),
         "only administrators make a LocalQueue", JSON),
     Row("point-a-local-queue-at-a-burst-queue", "PATCH", f"{LOCAL_QUEUES}/{TEAM}",
-        {"spec": {"clusterQueue": f"{TEAM}-burst"}}, KUEUE_REFUSES),
+        {"spec": {"clusterQueue": TWIN}}, KUEUE_REFUSES),
+    Row("make-a-local-queue-named-like-a-twin", "POST", LOCAL_QUEUES, local_queue("mine-burst-a", TEAM),
+        "only administrators make or change", JSON),
+    Row("make-a-local-queue-with-a-generated-name", "POST", LOCAL_QUEUES,
+        local_queue("", TEAM) | {"metadata": {"generateName": "mine-burst-"}}, "only administrators make or change", JSON),
+    # Windows.
+    Row("submit-to-a-window", "POST", JOBS, job(WINDOW, "night"), None, JSON),
+    Row("label-a-job-that-waits-for-its-window", "PATCH", f"{JOBS}/$nightly", labels(any="thing")),
+    Row("submit-a-night-job-to-the-teams-queue", "POST", JOBS, job(TEAM, "night"), "in a window of time", JSON),
+    Row("submit-a-night-job-to-another-window", "POST", JOBS, job(f"{TEAM}-window-noon", "night"), "in a window of time",
+        JSON),
+    Row("submit-a-day-job-to-a-window", "POST", JOBS, job(WINDOW, "normal"), "only jobs of a class", JSON),
+    Row("submit-a-job-without-class-to-a-window", "POST", JOBS, job(WINDOW), "only jobs of a class", JSON),
+    Row("leave-a-window", "PATCH", f"{JOBS}/$nightly", labels(queue=TEAM), "in a window of time"),
+    Row("leave-a-window-with-another-class", "PATCH", f"{JOBS}/$nightly",
+        labels(queue=TEAM, **{PRIORITY_CLASS_LABEL: "normal"})),
+    Row("stay-in-a-window-with-another-class", "PATCH", f"{JOBS}/$nightly",
+        labels(**{PRIORITY_CLASS_LABEL: "normal"}), "only jobs of a class"),
+    Row("turn-a-waiting-job-into-a-night-job", "PATCH", f"{JOBS}/$waiting",
+        labels(**{PRIORITY_CLASS_LABEL: "night"}), "in a window of time"),
+    Row("move-a-workload-out-of-its-window", "PATCH", f"{WORKLOADS}/$w-nightly", {"spec": {"queueName": TEAM}},
+        "a workload follows its job"),
+    Row("open-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "None"}},
+        "only administrators make or change"),
+    Row("make-a-window", "POST", LOCAL_QUEUES, local_queue("mine-window-night", TEAM),
+        "only administrators make or change", JSON),
+    # The agent's words, and an administrator's.
+    Row("write-a-verdict", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{VERDICT_ANNOTATION: "{}"}), NOT_HERS),
+    Row("clear-a-verdict", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{VERDICT_ANNOTATION: None}), NOT_HERS),
+    Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{RECALL_ANNOTATION: "x"}), NOT_HERS),
+    Row("cross-out-a-recall", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{RECALL_ANNOTATION: None}), NOT_HERS),
+    Row("annotate-a-workload", "PATCH", f"{WORKLOADS}/$w-gated", annotated(any="thing")),
+    Row("stop-a-job-of-hers", "PATCH", f"{WORKLOADS}/$w-gated", {"spec": {"active": False}}),
+    Row("write-a-condition-of-the-agents", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", CONDITION, NO_RIGHT, APPLY),
     # The gate and the limits that money rests on.
-    Row("forge-the-gate", "PATCH", f"{WORKLOADS}/$w-gated/status?force=true&fieldManager=trial", check("Ready"),
+    Row("forge-the-gate", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Ready"),
         NO_RIGHT, APPLY),
     Row("lengthen-a-workload-at-the-gate", "PATCH", f"{WORKLOADS}/$w-gated",
         {"spec": {"maximumExecutionTimeSeconds": 9999}}, "longest run time"),
@@ -271,6 +394,12 @@ USER_ROWS = [
         {"spec": {"template": {"spec": {"tolerations": [BURST_TOLERATION]}}}}, NO_BURST),
     Row("select-a-cloud-flavor", "POST", JOBS, job(nodeSelector={FLAVOR_LABEL: CLOUD}), "may not select", JSON),
     Row("ask-for-a-flavor-by-affinity", "POST", JOBS, job(affinity=FLAVOR_AFFINITY), "by affinity", JSON),
+    Row("insist-on-a-model", "POST", JOBS, job(nodeSelector={GPU_LABEL: "h100"}), None, JSON),
+    Row("ask-a-waiting-job-for-a-flavor-by-affinity", "PATCH", f"{JOBS}/$waiting",
+        {"spec": {"template": {"spec": {"affinity": FLAVOR_AFFINITY}}}}, "by affinity"),
+    Row("make-a-cron-job-for-burst-nodes", "POST", f"/apis/batch/v1/namespaces/{TEAM}/cronjobs",
+        cron_job(tolerations=[BURST_TOLERATION]), NO_BURST, JSON),
+    Row("make-a-cron-job", "POST", f"/apis/batch/v1/namespaces/{TEAM}/cronjobs", cron_job(), None, JSON),
     Row("take-a-day-to-end", "POST", JOBS, job(terminationGracePeriodSeconds=86_400), "at most 300", JSON),
     Row("take-five-minutes-to-end", "POST", JOBS, job(terminationGracePeriodSeconds=300), None, JSON),
     Row("name-a-node", "POST", JOBS, job(nodeName="spot-0"), "may not name their node", JSON),
@@ -278,6 +407,7 @@ USER_ROWS = [
     Row("run-a-pod-that-tolerates-everything", "POST", PODS, pod(tolerations=[EVERY_TOLERATION]), NO_BURST, JSON),
     Row("run-a-pod-that-selects-a-cloud-flavor", "POST", PODS, pod(nodeSelector={FLAVOR_LABEL: CLOUD}),
         "may not select", JSON),
+    Row("run-a-pod-that-asks-for-a-flavor-by-affinity", "POST", PODS, pod(affinity=FLAVOR_AFFINITY), "by affinity", JSON),
     Row("run-a-pod-on-a-cloud-node", "POST", PODS, pod(nodeName="spot-0"), "may not name their node", JSON),
     Row("add-a-toleration-to-a-pod", "PATCH", f"{PODS}/patient", one_more(BURST_TOLERATION), NO_BURST,
         JSON_PATCH),
@@ -289,34 +419,116 @@ USER_ROWS = [
     Row("change-a-cluster-queue", "PATCH", f"{CLUSTER_QUEUES}/{TEAM}", {"spec": {"stopPolicy": "None"}}, NO_RIGHT),
     Row("bind-a-pod", "POST", f"{PODS}/patient/binding", {"target": {"kind": "Node", "name": "spot-0"}}, NO_RIGHT, JSON),
 ]  # fmt: skip
-ROWS = [*AGENT_ROWS, *(Row(**{**vars(row), "who": USER}) for row in USER_ROWS)]
+# What the gate writes and where it lets jobs pass, tried by someone who has every right in her namespace.
+TREASURY_ROWS = [
+    Row("write-a-config-map", "POST", CONFIG_MAPS, {"metadata": {"name": "trial"}, "data": {}}, None, JSON),
+    Row("forge-the-gate", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Ready"), JUDGED, APPLY),
+    Row("replace-the-gates-answer", "PATCH", f"{WORKLOADS}/$w-gated/status",
+        {"status": check("Ready")["status"]}, JUDGED),
+    Row("write-a-condition-of-the-agents", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", CONDITION, JUDGED, APPLY),
+    Row("admit-a-job", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}",
+        status("gated", conditions=[one_condition("Admitted")]), JUDGED, APPLY),
+    Row("write-a-verdict", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{VERDICT_ANNOTATION: "[]"}), NOT_HERS),
+    Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{RECALL_ANNOTATION: "x"}), NOT_HERS),
+    Row("release-herself", "PATCH", f"{JOBS}/$waiting", RELEASE, ONE_DOOR),
+    Row("tolerate-burst-nodes", "POST", JOBS, job(tolerations=[BURST_TOLERATION]), NO_BURST, JSON),
+    Row("run-a-pod-that-tolerates-burst-nodes", "POST", PODS, pod(tolerations=[BURST_TOLERATION]), NO_BURST, JSON),
+    Row("open-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "None"}},
+        "only administrators make or change"),
+    Row("make-a-local-queue-onto-a-burst-queue", "POST", LOCAL_QUEUES, local_queue("mine", TWIN),
+        "only administrators make a LocalQueue", JSON),
+    Row("release-herself-with-a-status", "PATCH", f"{JOBS}/$waiting/status", RELEASE, ONE_DOOR),
+    Row("bind-a-pod", "POST", f"{PODS}/patient/binding",
+        {"metadata": {"name": "patient"}, "target": {"kind": "Node", "name": "spot-0"}}, "by schedulers only", JSON),
+    Row("label-her-namespace", "PATCH", f"/api/v1/namespaces/{TEAM}", labels(any="thing")),
+    Row("lift-the-policies", "PATCH", f"/api/v1/namespaces/{TEAM}", labels(**{MANAGED_LABEL: None}),
+        "only administrators write"),
+    Row("lift-the-policies-with-a-status", "PATCH", f"/api/v1/namespaces/{TEAM}/status",
+        labels(**{MANAGED_LABEL: "false"}), "only administrators write"),
+    Row("go-over-to-another-team", "PATCH", f"/api/v1/namespaces/{TEAM}", labels(**{TEAM_LABEL: OTHER}),
+        "only administrators write"),
+    Row("change-the-gate-itself", "PATCH", f"{CHECKS}/{GATE_NAME}/{STATUS}", active(GATE_NAME), NO_RIGHT, APPLY),
+    Row("top-up-a-budget", "PATCH", f"{SYSTEM}/configmaps/{TOP_UPS_NAME}", {"data": {"a": "b"}}, NO_RIGHT),
+]  # fmt: skip
+# With the usual edit rights it does not even come to a policy.
+EDITOR_ROWS = [
+    Row("write-a-config-map", "POST", CONFIG_MAPS, {"metadata": {"name": "trial"}, "data": {}}, None, JSON),
+    Row("read-a-verdict", "GET", f"{WORKLOADS}/$w-gated"),
+    Row("forge-the-gate", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Ready"), NO_RIGHT, APPLY),
+    Row("write-a-condition-of-the-agents", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", CONDITION, NO_RIGHT, APPLY),
+    Row("write-a-verdict", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{VERDICT_ANNOTATION: "[]"}), NO_RIGHT),
+    Row("move-a-workload-in", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": TWIN}}, NO_RIGHT),
+    Row("release-herself", "PATCH", f"{JOBS}/$waiting", RELEASE, ONE_DOOR),
+    Row("open-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "None"}}, NO_RIGHT),
+]  # fmt: skip
+# What keeps the money safe from slips of those who may do everything.
+ADMIN_ROWS = [
+    Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{RECALL_ANNOTATION: "x"})),
+    Row("hold-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "Hold"}}),
+    Row("make-a-local-queue-onto-a-burst-queue", "POST", LOCAL_QUEUES, local_queue("mine", TWIN), None, JSON),
+    Row("lift-the-policies", "PATCH", f"/api/v1/namespaces/{TEAM}", labels(**{MANAGED_LABEL: None})),
+    Row("make-a-workload-of-a-job-set-in-a-burst-queue", "POST", WORKLOADS,
+        workload(TWIN, "jobset.x-k8s.io/v1alpha2", "JobSet"), None, JSON),
+    Row("make-a-workload-of-nothing-in-a-burst-queue", "POST", WORKLOADS, workload(TWIN), "may stand in a burst", JSON),
+    Row("make-a-workload-of-another-kind-in-a-burst-queue", "POST", WORKLOADS,
+        workload(TWIN, "leaderworkerset.x-k8s.io/v1", "LeaderWorkerSet"), "may stand in a burst", JSON),
+    Row("make-a-workload-of-another-groups-job-in-a-burst-queue", "POST", WORKLOADS,
+        workload(TWIN, "batch.volcano.sh/v1alpha1", "Job"), "may stand in a burst", JSON),
+    Row("release-a-job-by-hand", "PATCH", f"{JOBS}/$waiting", RELEASE, ONE_DOOR),
+    Row("run-a-gpu-pod-on-burst-nodes-elsewhere", "POST", ELSEWHERE, gpu_pod(BURST_TOLERATION), "outside a team's", JSON),
+    Row("run-a-gpu-pod-elsewhere", "POST", ELSEWHERE, gpu_pod(), None, JSON),
+    Row("run-a-node-agent-on-burst-nodes", "POST", ELSEWHERE, pod(tolerations=[BURST_TOLERATION]), None, JSON),
+]  # fmt: skip
+# What the policies refuse the agent even if somebody makes it an administrator.
+POWERFUL_ROWS = [
+    Row("release-a-waiting-job", "PATCH", f"{JOBS}/$waiting", RELEASE),
+    Row("create-a-job", "POST", JOBS, job(), "only update jobs", JSON),
+    Row("delete-a-job", "DELETE", f"{JOBS}/$waiting", {}, "only update jobs", JSON),
+    Row("write-a-jobs-status", "PATCH", f"{JOBS}/$waiting/status", {"status": {"active": 1}}, "only update jobs"),
+    Row("create-a-workload", "POST", WORKLOADS, workload(TEAM), "only update workloads", JSON),
+    Row("delete-a-workload", "DELETE", f"{WORKLOADS}/$w-waiting", {}, "only update workloads", JSON),
+    Row("make-a-local-queue", "POST", LOCAL_QUEUES, local_queue("mine", TEAM), "only update local queues", JSON),
+    Row("delete-a-window", "DELETE", f"{LOCAL_QUEUES}/{WINDOW}", {}, "only update local queues", JSON),
+    Row("make-a-config-map", "POST", CONFIG_MAPS, {"metadata": {"name": "trial"}}, "only update config maps", JSON),
+    Row("delete-a-forecast", "DELETE", f"{CONFIG_MAPS}/{FORECAST_NAME}", {}, "only update config maps", JSON),
+    Row("top-up-a-budget", "PATCH", f"{SYSTEM}/configmaps/{TOP_UPS_NAME}", {"data": {"a": "b"}}, "no config map but"),
+    Row("write-its-own-config-map", "PATCH", f"{SYSTEM}/configmaps/{AGENT_NAME}", {"data": {"a": "b"}},
+        "no config map but"),
+]  # fmt: skip
+OTHERS = {ADMIN: ADMIN_ROWS, USER: USER_ROWS, NAMESPACE_ADMIN: TREASURY_ROWS, EDITOR: EDITOR_ROWS}
+ROWS = [*AGENT_ROWS, *(Row(**{**vars(row), "who": who}) for who, rows in OTHERS.items() for row in rows)]
 
 
-def role_of_a_user() -> list[dict[str, Any]]:
-    rbac, meta = "rbac.authorization.k8s.io", {"name": USER, "namespace": TEAM}
-    verbs = ["get", "list", "create", "update", "patch", "delete"]
-    rules = [
-        {"apiGroups": ["batch"], "resources": ["jobs"], "verbs": verbs},
-        {"apiGroups": [""], "resources": ["pods"], "verbs": verbs},
-        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads", "localqueues"], "verbs": verbs},
-    ]
-    reference = {"apiGroup": rbac, "kind": "Role", "name": USER}
-    subject = {"apiGroup": rbac, "kind": "User", "name": USER}
-    return [
-        {"apiVersion": f"{rbac}/v1", "kind": "Role", "metadata": meta, "rules": rules},
-        {"apiVersion": f"{rbac}/v1", "kind": "RoleBinding", "metadata": meta, "roleRef": reference, "subjects": [subject]},
-    ]  # fmt: skip
+WRITES = ["get", "list", "create", "update", "patch", "delete"]
+JOBS_OF_ANY_KIND = [
+    {"apiGroups": [kind.group], "resources": [kind.plural, *(["cronjobs"] if kind.group == "batch" else [])],
+     "verbs": WRITES} for kind in JOB_KINDS
+]  # fmt: skip
+POWERS = {
+    USER: [
+        *JOBS_OF_ANY_KIND,
+        {"apiGroups": [""], "resources": ["pods"], "verbs": WRITES},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads", "localqueues"], "verbs": WRITES},
+    ],
+    EDITOR: [
+        *JOBS_OF_ANY_KIND,
+        {"apiGroups": [""], "resources": ["pods", "configmaps"], "verbs": WRITES},
+        {"apiGroups": ["kueue.x-k8s.io"], "resources": ["workloads"], "verbs": ["get", "list"]},
+    ],
+    NAMESPACE_ADMIN: [{"apiGroups": ["*"], "resources": ["*"], "verbs": ["*"]}],
+}
 
 
-def send_to_the_gate(stack: Stack, team: str) -> str:
-    """Submit a job that finds no local GPUs, and move it to the burst queue under the agent's name, as the agent would."""
-    name = stack.submit(team, 4, run=300, longest=400)
-    wait_for("its Workload", lambda: stack.workload(team, name))
-    path = stack.kube.path("batch/v1", "Job", name, team)
-    answer = stack.request_as(AGENT_USER, "PATCH", path, labels(queue=f"{team}-burst"), MERGE)
-    assert answer.is_success, answer.text
-    wait_for("quota in the cloud", lambda: condition(stack.workload(team, name), "QuotaReserved"), 10)
-    return name
+def roles() -> list[dict[str, Any]]:
+    """An administrator, and what each user may do in her team's namespace, and nowhere else."""
+    rbac, made = "rbac.authorization.k8s.io", [administrator(ADMIN)]
+    for user, rules in POWERS.items():
+        common = {"apiVersion": f"{rbac}/v1", "metadata": {"name": user, "namespace": TEAM}}
+        reference = {"apiGroup": rbac, "kind": "Role", "name": user}
+        subject = {"apiGroup": rbac, "kind": "User", "name": user}
+        made.append({**common, "kind": "Role", "rules": rules})
+        made.append({**common, "kind": "RoleBinding", "roleRef": reference, "subjects": [subject]})
+    return made
 
 
 def workload_name(stack: Stack, job: str) -> str:
@@ -326,9 +538,9 @@ def workload_name(stack: Stack, job: str) -> str:
 def pod_of(stack: Stack, job: str) -> str:
     def named() -> str | None:
         pods, _ = stack.kube.list("v1", "Pod", TEAM, label_selector=f"batch.kubernetes.io/job-name={job}")
-        return str(pods[0]["metadata"]["name"]) if pods else None
+        return str(pods[0]["metadata"]["name"]) if pods and pods[0]["spec"].get("nodeName") else None
 
-    return wait_for("a pod", named)
+    return wait_for("a pod that the scheduler has bound", named)
 
 
 def proof(stack: Stack, since: float) -> GateProof:
@@ -376,32 +588,72 @@ def test_an_administrator_who_forges_the_gate_is_found_in_the_audit_log(stack: S
 
 @pytest.fixture(scope="module")
 def scene(stack: Stack) -> Iterator[dict[str, str]]:
-    """One job that runs locally, one in the cloud, one at the gate and one that waits; the agent is away."""
-    jobs = {"running": stack.submit(TEAM, 8, job_class="urgent", run=300, longest=400)}
-    wait_for("a local job", lambda: stack.flavor(TEAM, jobs["running"]))
-    jobs["bursting"] = stack.submit(TEAM, 4, job_class="urgent", run=300, longest=400)
-    wait_for("a job in the cloud", lambda: stack.flavor(TEAM, jobs["bursting"]) == CLOUD, 15)
-    stack.scale_agent(0)
-    jobs["gated"] = send_to_the_gate(stack, TEAM)
-    jobs["waiting"] = stack.submit(TEAM, 4, run=300, longest=400)
-    names = jobs | {f"w-{role}": workload_name(stack, name) for role, name in jobs.items()}
-    names["p-bursting"] = pod_of(stack, jobs["bursting"])
-    found = stack.kube.get("coordination.k8s.io/v1", "Lease", "gpufleet-router", "gpufleet-system")
-    names["lease-version"] = found["metadata"]["resourceVersion"]
-    for manifest in role_of_a_user():
-        stack.kube.apply(manifest)
-    patient = pod(schedulingGates=[{"name": "example.com/patience"}])
-    stack.kube.create(patient | {"metadata": {"name": "patient", "namespace": TEAM}})
-    yield names
-    stack.scale_agent(1)
-    stack.kube.delete("v1", "Pod", "patient", TEAM)
-    for manifest in role_of_a_user():
-        stack.kube.delete(manifest["apiVersion"], manifest["kind"], USER, TEAM)
-    stack.clear(TEAM)
+    """Jobs that run locally, run in the cloud, wait at the gate, wait in the queue, and wait for their window."""
+    with without_agent(stack):
+        jobs = {"running": submit(stack, TEAM, 8, job_class="urgent")}
+        wait_for("a local job", lambda: stack.flavor(TEAM, jobs["running"]))
+        jobs["bursting"] = send_to_the_gate(stack, TEAM)
+        pass_the_gate(stack, TEAM, jobs["bursting"])
+        wait_for("a job in the cloud", lambda: stack.flavor(TEAM, jobs["bursting"]) == CLOUD, 15)
+        jobs["gated"] = send_to_the_gate(stack, TEAM)
+        jobs["waiting"] = submit(stack, TEAM, 4)
+        jobs["nightly"] = submit(stack, TEAM, 4, job_class="night")
+        names = jobs | {f"w-{role}": workload_name(stack, name) for role, name in jobs.items()}
+        names["p-bursting"] = pod_of(stack, jobs["bursting"])
+        noted = {VERDICT_ANNOTATION: "{}", RECALL_ANNOTATION: "an administrator's reason"}
+        stack.kube.request("PATCH", workload_path(stack, TEAM, jobs["gated"]), annotated(**noted), content_type=MERGE)
+        names["lease-version"] = lease_version(stack)
+        for manifest in roles():
+            stack.kube.apply(manifest)
+        patient = pod(schedulingGates=[{"name": "example.com/patience"}])
+        stack.kube.create(patient | {"metadata": {"name": "patient", "namespace": TEAM}})
+        yield names
+        stack.kube.delete("v1", "Pod", "patient", TEAM)
+        for manifest in roles():
+            stack.kube.delete(manifest["apiVersion"], manifest["kind"], manifest["metadata"]["name"], TEAM)
+        stack.clear(TEAM)
+
+
+def lease_version(stack: Stack) -> str:
+    """Of the agent's Lease; it is made here where no agent has led yet."""
+    where = ("coordination.k8s.io/v1", "Lease", AGENT_NAME, "gpufleet-system")
+    if stack.kube.find(*where) is None:
+        stack.kube.create(lease(AGENT_NAME) | {"metadata": {"name": AGENT_NAME, "namespace": "gpufleet-system"}})
+    return str(stack.kube.get(*where)["metadata"]["resourceVersion"])
 
 
 @pytest.mark.parametrize("row", ROWS, ids=str)
 def test_what_can_and_what_cannot_be_done(stack: Stack, scene: dict[str, str], row: Row) -> None:
+    try_out(stack, scene, row)
+
+
+@pytest.fixture(scope="module")
+def powerful(stack: Stack, scene: dict[str, str]) -> Iterator[dict[str, str]]:
+    """The scene, with an agent whom somebody has made an administrator."""
+    binding, secrets = administrator(AGENT_USER), f"{SYSTEM}/secrets"
+    stack.kube.apply(binding)
+    wait_for("the binding", lambda: stack.request_as(AGENT_USER, "GET", secrets, None, JSON).is_success, 5)
+    yield scene
+    stack.kube.delete(binding["apiVersion"], binding["kind"], binding["metadata"]["name"])
+    wait_for("its end", lambda: not stack.request_as(AGENT_USER, "GET", secrets, None, JSON).is_success, 5)
+
+
+def administrator(user: str) -> dict[str, Any]:
+    rbac = "rbac.authorization.k8s.io"
+    return {
+        "apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding",
+        "metadata": {"name": f"trial-{user.rpartition(':')[2]}"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("row", POWERFUL_ROWS, ids=str)
+def test_what_an_agent_with_every_right_cannot_do(stack: Stack, powerful: dict[str, str], row: Row) -> None:
+    try_out(stack, powerful, row)
+
+
+def try_out(stack: Stack, scene: dict[str, str], row: Row) -> None:
     path, body = row.path, json.dumps(row.body)
     for role in sorted(scene, key=len, reverse=True):
         path, body = path.replace(f"${role}", scene[role]), body.replace(f"${role}", scene[role])

@@ -48,7 +48,7 @@ def nobody_who(rights: Sequence[str]) -> list[dict[str, str]]:
 
 # Kueue and administrators: they alone may write what Kueue decides.
 NOBODY_WHO_ADMITS: Final = nobody_who([may("update", KUEUE, "workloads", "status")])
-# Controllers of other admission checks may only patch.
+# Controllers of admission checks, the agent among them, may only patch.
 NOBODY_WHO_JUDGES: Final = nobody_who([may(verb, KUEUE, "workloads", "status") for verb in ("update", "patch")])
 NOBODY_WHO_SCHEDULES: Final = nobody_who([may("create", "", "pods", "binding")])
 NOBODY_WHO_MAKES_QUEUES: Final = nobody_who([may("update", KUEUE, "clusterqueues")])

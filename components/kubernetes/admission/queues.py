@@ -166,7 +166,7 @@ def workloads_are_judged_by_nobody_else() -> Spec:
     """The status of a Workload says what Kueue and the gate decided; whoever writes it starts jobs."""
     return {
         "matchConstraints": managed(kueue_rules("workloads/status", ["UPDATE"])),
-        "matchConditions": [*NOBODY_WHO_JUDGES, IS_NOT_AGENT],
+        "matchConditions": NOBODY_WHO_JUDGES,
         "validations": [
             {
                 "expression": "dyn(object).?status == dyn(oldObject).?status",

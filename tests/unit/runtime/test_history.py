@@ -51,7 +51,7 @@ def test_without_namesakes_a_quantile_of_its_team_and_class_is_expected() -> Non
 
 
 @pytest.mark.parametrize("other", [{"team": "nlp"}, {"job_class": "p0", "name": "else"}])
-def test_other_teams_and_classes_say_nothing(other: dict[str, str]) -> None:
+def test_other_teams_and_classes_say_nothing(other: dict[str, Any]) -> None:
     history = history_of([ran(number, **other) for number in range(5)])
     assert history.estimate("vision", "train-99", "p1") is None
 
