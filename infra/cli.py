@@ -115,7 +115,6 @@ def _gpufleet(
 _ASKED_BY_A_SHELL = "_GPUFLEET_COMPLETE"  # set by the scripts of `gpufleet completion`
 _FAILED = 1
 _INTERRUPTED = 130
-_NOBODY_READS = 141  # what a shell reports of a program that SIGPIPE ended
 
 
 def main() -> None:
@@ -130,9 +129,6 @@ def main() -> None:
     except (LocalError, ReplayError, AgentError) as error:
         typer.echo(f"gpufleet: {error}", err=True)
         sys.exit(_FAILED)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or the exit would try to write once more
-        sys.exit(_NOBODY_READS)
     except SystemExit as ended:
         if ended.code == _INTERRUPTED:
             typer.echo("gpufleet: interrupted", err=True)

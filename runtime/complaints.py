@@ -19,6 +19,9 @@ _FOR_USERS: Final[Mapping[str, Callable[[Job, str], Event]]] = {
     BAD_DATA_SIZE: events.bad_data_size,
     BAD_PROJECT: events.several_projects,
 }
+MOST_TOLD_AT_ONCE: Final = 20
+"""A thousand jobs with a wrong annotation must not keep decisions waiting while their users are told."""
+
 _LONGEST_NAME: Final = 253
 log = logging.getLogger(__name__)
 
@@ -47,13 +50,12 @@ class Complaints:
             self._untold[key] = message
 
     def for_users(self, jobs: Iterable[Job]) -> list[Event]:
-        """What is to be told to users now, each thing once; what is about no job of ours is dropped."""
+        """Some of what is to be told to users, each thing once; what is about no job of ours is dropped."""
         if not self._untold:
             return []
-        untold, self._untold = self._untold, {}
         by_uid: dict[str, list[tuple[str, str]]] = {}
-        for (uid, reason), message in untold.items():
-            by_uid.setdefault(uid, []).append((reason, message))
+        for uid, reason in list(self._untold)[:MOST_TOLD_AT_ONCE]:
+            by_uid.setdefault(uid, []).append((reason, self._untold.pop((uid, reason))))
         return [
             _FOR_USERS[reason](job, message) for job in jobs if job.uid in by_uid for reason, message in by_uid[job.uid]
         ]

@@ -125,11 +125,6 @@ def top_up_recorded(subject: Subject, top_up: str, sentence: str) -> Event:
     return _once(subject, "BudgetToppedUp", "Account", top_up, sentence)
 
 
-def configuration_refused(subject: Subject, text: str, sentence: str) -> Event:
-    """The agent's ConfigMap holds `text`, which cannot be used; the former configuration stands."""
-    return _once(subject, "ConfigurationRefused", "Configure", text, sentence, "Warning")
-
-
 def on_namespace(namespace: str) -> Subject:
     """A team's Namespace, told of in that namespace, where the team may read events."""
     return Subject(NAMESPACES.version, "Namespace", namespace, namespace)

@@ -10,6 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from typing import Final
 
 from runtime import metrics
 from runtime.errors import KubeError
@@ -17,6 +18,9 @@ from runtime.kube import Kube
 from runtime.routing.alarms import CheckState
 from runtime.wire import Raw
 from stacks.labels import GATE_CONTROLLER
+
+RETRY_SECONDS: Final = 2.0
+"""Between tries that are refused; ticks may be ten a second."""
 
 log = logging.getLogger(__name__)
 
@@ -56,6 +60,8 @@ class Gatekeeper:
         self._kube = kube
         self._real_now = real_now
         self._inactive_since: float | None = None
+        self._refused = ""
+        self._retry_at = float("-inf")
 
     def state(self, checks: Collection[Check]) -> CheckState:
         """How the check stands now."""
@@ -68,12 +74,18 @@ class Gatekeeper:
         return CheckState(exists=True, inactive_seconds=now - self._inactive_since)
 
     async def activate(self, checks: Collection[Check]) -> None:
-        """Say that it is answered, where it does not say so yet; never fails."""
+        """Say that it is answered, where it does not say so yet; never fails, and says once why it could not."""
+        now = asyncio.get_running_loop().time()
         for check in checks:
-            if not check.active:
-                try:
-                    await self._kube.activate_check(check.name, check.generation, self._real_now())
-                    log.info("the admission check is active", extra={"check": check.name})
-                except KubeError as error:
-                    metrics.errors.labels(kind=type(error).__name__).inc()
-                    log.error("the admission check was not activated", extra={"error": str(error)})
+            if check.active or now < self._retry_at:
+                continue
+            try:
+                await self._kube.activate_check(check.name, check.generation, self._real_now())
+            except KubeError as error:
+                metrics.errors.labels(kind=type(error).__name__).inc()
+                level = logging.DEBUG if str(error) == self._refused else logging.ERROR
+                log.log(level, "the admission check was not activated", extra={"error": str(error)})
+                self._refused, self._retry_at = str(error), now + RETRY_SECONDS
+            else:
+                log.info("the admission check is active", extra={"check": check.name})
+                self._refused = ""

@@ -91,6 +91,7 @@ class Kube(Api):
         verdict: str | None = None,
         clear_marks: bool = False,
         resource_version: str | None = None,
+        uid: str | None = None,
         queue: str | None = None,
         active: bool | None = None,
     ) -> Raw:
@@ -100,11 +101,13 @@ class Kube(Api):
         Returns the Workload as it is now.
 
         Raises:
-            Conflict: when a resource version is given and the Workload has changed since.
+            Conflict: when a resource version is given and the Workload has changed since, or a UID and it is another.
         """
         spec = {name: value for name, value in (("queueName", queue), ("active", active)) if value is not None}
         body: Raw = {"spec": spec} if spec else {}
         metadata: Raw = {"resourceVersion": resource_version} if resource_version else {}
+        if uid is not None:
+            metadata["uid"] = uid
         if verdict is not None or clear_marks:
             metadata["annotations"] = {VERDICT_ANNOTATION: verdict} | ({RECALL_ANNOTATION: None} if clear_marks else {})
         if metadata:

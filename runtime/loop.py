@@ -46,7 +46,9 @@ FIRST_RETRY_SECONDS: Final = 0.3
 LONGEST_PAUSE_SECONDS: Final = 30.0
 
 HEALTHY_TICKS: Final = 4
-"""A loop that has not ticked for this many intervals, and a minute, is stuck."""
+HEALTHY_SECONDS: Final = 60.0
+"""A loop that has not ticked for this many intervals, and a minute, is stuck. One that ticks in vain is not: another
+process would fail on the same job."""
 
 log = logging.getLogger(__name__)
 
@@ -81,13 +83,14 @@ class Agent:
         return self._current.config
 
     def stop(self) -> None:
-        """Finish the tick under way, then release the lease and return from `run`."""
+        """Begin nothing more, finish what has begun, then release the lease and return from `run`."""
         self._stopping.set()
+        self._current.actor.stop()
         self._changed.set()
 
     def healthy(self) -> str | None:
-        """None while the loop ticks, else what is wrong."""
-        limit = max(60.0, HEALTHY_TICKS * self.config.interval.total_seconds())
+        """None while the loop ticks, be it in vain, else what is wrong."""
+        limit = max(HEALTHY_SECONDS, HEALTHY_TICKS * self.config.interval.total_seconds())
         if self._ticked_at is None or asyncio.get_running_loop().time() - self._ticked_at <= limit:
             return None
         return f"no tick for more than {limit:.0f} s"
@@ -118,6 +121,7 @@ class Agent:
 
     async def _ticks(self) -> None:
         retry = FIRST_RETRY_SECONDS
+        self._ticked_at = asyncio.get_running_loop().time()
         while not self._stopping.is_set():
             self._changed.clear()
             began = asyncio.get_running_loop().time()
@@ -128,6 +132,7 @@ class Agent:
             except Exception as error:
                 metrics.errors.labels(kind=type(error).__name__).inc()
                 log.exception("a tick failed; the next one starts afresh", extra={"pause": retry})
+                self._ticked_at = asyncio.get_running_loop().time()
                 await self._pause(retry, retry)
                 retry = min(retry * 2, LONGEST_PAUSE_SECONDS)
                 continue

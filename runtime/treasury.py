@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterator
+from itertools import islice
 from typing import Final, NamedTuple
 
 from runtime import events, metrics
@@ -31,6 +32,9 @@ LEDGER_RETRY_SECONDS: Final = 2.0
 LEDGER_REFRESH_SECONDS: Final = 600.0
 """Only this agent writes the ledger; reading it again finds what people moved."""
 
+MOST_TOP_UPS_AT_ONCE: Final = 20
+"""Written in one tick; a ConfigMap has room for thousands, and jobs must not wait for them."""
+
 MONEY_SECONDS: Final = 5.0
 """Between looks at all budgets, in real time: adding up a year of attempts is not done ten times a second."""
 
@@ -42,7 +46,10 @@ Tell = Callable[[Event], Awaitable[None]]
 class _Requests(NamedTuple):
     """The ConfigMap of top-ups, as text."""
 
-    entries: tuple[tuple[str, str], ...]
+    entries: tuple[tuple[str, str], ...] = ()
+
+
+_NO_REQUESTS: Final = _Requests()
 
 
 class Treasury:
@@ -58,6 +65,7 @@ class Treasury:
         self._read_at = self._summed_at = float("-inf")
         self._compact_next = False
         self._parsed: tuple[_Requests | None, tuple[TopUp, ...]] = (None, ())
+        self._record_at = float("-inf")
         self._problems: frozenset[str] = frozenset()
         self._told: set[tuple[object, ...]] = set()
         self.summary: Summary | None = None
@@ -92,19 +100,22 @@ class Treasury:
             log.info("the ledger was packed", extra={"days": packed})
 
     async def record_top_ups(self, config: AgentConfig, tell: Tell) -> None:
-        """Write every request into the ledger that is not there yet; what cannot be read is logged once."""
-        books = self._store.books
-        if books is None:
+        """Write some of the requests into the ledger that are not there yet; what cannot be read is logged once."""
+        books, at = self._store.books, asyncio.get_running_loop().time()
+        if books is None or at < self._record_at:
             return
-        for top_up in self._wanted(config):
-            if top_up.id in books.top_ups or top_up.expires_at <= self._clock.now():
-                continue
+        now = self._clock.now()
+        new = (one for one in self._wanted(config) if one.id not in books.top_ups and now < one.expires_at)
+        for top_up in islice(new, MOST_TOP_UPS_AT_ONCE):
             try:
                 stands = await self._store.add_top_up(top_up)
             except (StoreDown, CorruptEntry) as error:
                 metrics.errors.labels(kind=type(error).__name__).inc()
                 log.error("a top-up was not recorded", extra={"id": top_up.id, "error": str(error)})
-                return
+                self._record_at = at + LEDGER_RETRY_SECONDS
+                if isinstance(error, StoreDown):
+                    return
+                continue
             metrics.top_ups.inc()
             self._summed_at = float("-inf")
             added = f"{format_usd(stands.usd)} added to the budget of the {stands.scope}"
@@ -113,8 +124,8 @@ class Treasury:
             await tell(events.top_up_recorded(self._subject(stands.scope, config), stands.id, text))
 
     def _wanted(self, config: AgentConfig) -> tuple[TopUp, ...]:
-        found = next(iter(self.requests.values()), None)
-        if found is None or found == self._parsed[0]:
+        found = next(iter(self.requests.values()), _NO_REQUESTS)
+        if found == self._parsed[0]:
             return self._parsed[1]
         top_ups, problems = parse(dict(found.entries))
         known = budgets(config)

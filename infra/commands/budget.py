@@ -75,7 +75,9 @@ def show(stack: ClusterStack = "local", ledger: LedgerUrl = None, as_json: Json 
 @app.command("set")
 def set_limits(
     scope: Scope,
-    file: Annotated[str, typer.Argument(help="Stack file, or name of a stack.", autocompletion=stack_files)],
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Stack file, or name of a stack.", autocompletion=stack_files)
+    ],
     monthly: Limit = None,
     weekly: Limit = None,
     daily: Limit = None,
@@ -90,7 +92,7 @@ def set_limits(
     limits = {name: _limit(text, f"--{name}") for name, text in wanted.items() if text is not None}
     if not limits:
         raise typer.BadParameter("name a limit, for example --monthly 25000USD", param_hint="--monthly")
-    path = Path(file) if Path(file).is_file() else stack_file(file)
+    path = Path(file) if Path(file).is_file() else stack_file(file, "FILE")
     change = change_limits(path, _scope(scope), limits)
     changed = change.after != change.before
     if changed:

@@ -125,7 +125,9 @@ async def read_cluster(connection: kube.Kube, namespace: str | None = None) -> C
         config = await _stand_in(connection, namespace, told)
         return Cluster(connection, config, clock, known=False)
     except KubeError as error:
-        raise NotDeployedError(f"cannot read the cluster: {error}; does the stack run (gpufleet status)?") from None
+        kubeconfig = os.environ.get("KUBECONFIG")
+        hint = f"is KUBECONFIG={kubeconfig} the right one" if kubeconfig else "does the stack run (gpufleet status)"
+        raise NotDeployedError(f"cannot read the cluster: {error}; {hint}?") from None
     return Cluster(connection, config, clock)
 
 

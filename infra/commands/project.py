@@ -18,8 +18,8 @@ class NotRunningError(LocalError):
     """The command needs an embedded stack, and there is none."""
 
 
-def stack_file(stack: str) -> Path:
-    """The stack's file.
+def stack_file(stack: str, hint: str = "--stack") -> Path:
+    """The stack's file; `hint` is what the caller named it by.
 
     Raises:
         typer.BadParameter: there is none; the message says which there are.
@@ -27,7 +27,7 @@ def stack_file(stack: str) -> Path:
     known = stacks()
     if stack not in known:
         message = f"there is no stacks/Pulumi.{stack}.yaml{did_you_mean(stack, known)}"
-        raise typer.BadParameter(message, param_hint="--stack")
+        raise typer.BadParameter(message, param_hint=hint)
     return known[stack]
 
 

@@ -50,17 +50,12 @@ async def ask_for_top_up(stack: str, scope: str, usd: Decimal, reason: str, expi
         end = month_of(now, zone).end if expires is None else moment_of(expires, now, zone, "--expires")
         if end <= now:
             raise typer.BadParameter(f"{expires} is over already; name a later day", param_hint="--expires")
-        made = topups.check(
-            TopUp(
-                _new_id(now),
-                scope,
-                usd.quantize(MICRO_USD).normalize() + 0,
-                reason,
-                await _author(connection),
-                now,
-                end,
-            )
-        )
+        amount = usd.quantize(MICRO_USD).normalize() + 0
+        made = TopUp(_new_id(now), scope, amount, reason, await _author(connection), now, end)
+        try:
+            topups.check(made)
+        except ValueError as error:
+            raise TopUpError(f"there can be no such top-up: {error}") from None
         try:
             await connection.patch_config_map(SYSTEM_NAMESPACE, TOP_UPS_NAME, {made.id: topups.to_text(made)})
         except Forbidden as error:

@@ -1,7 +1,8 @@
 """Whether a job fits the local quota: Kueue's own rule, over the queue tree that the fleet file makes.
 
 It is quota alone: neither nodes, nor processors and memory, nor what preemption could free. The tree has two levels
-(see components.kubernetes.queues): each team's Cohort holds the team's quota, the organisation's what nobody owns.
+(see components.kubernetes.kueue): each team's Cohort holds the team's quota, the organisation's none of local flavors,
+so GPUs that no team owns are used by nobody.
 
 Source of the rule: Kueue 0.19, pkg/cache/scheduler/resource_node.go, `available`.
 """
@@ -35,13 +36,13 @@ class LocalQuota:
         local = [flavor for flavor in flavors_of_pools(fleet.pools).values() if not flavor.cloud]
         self.flavors = tuple(flavor.name for flavor in local)
         for flavor in local:
-            owned = lendable = 0
+            lendable = 0
             for name, team in fleet.teams.items():
                 nominal = team.quota.get(flavor.name, 0)
                 lent = team.lend.get(flavor.name, nominal)
                 self._shares[name, flavor.name] = _Share(nominal, nominal - lent, team.borrow.get(flavor.name))
-                owned, lendable = owned + nominal, lendable + lent
-            self._shared[flavor.name] = flavor.gpus - owned + lendable
+                lendable += lent
+            self._shared[flavor.name] = lendable
 
     def fits(self, team: str, gpus: int, usage: Usage) -> bool:
         """Whether some local flavor has room for this many GPUs of the team."""

@@ -1,8 +1,9 @@
 """Carries out decisions: what comes first, what may go on side by side, and what an error stops.
 
 Kinds of action follow each other in the order of Decision, up to eight actions at a time. Verdicts of holding jobs are
-rationed. An error of one job never stops another; a lost lease stops everything that has not begun. It decides nothing,
-and what fails is decided again next time. How one action is carried out is runtime.routing.carry's business.
+rationed. An error of one job never stops another; a lost lease, a stop, or a decision that has grown old stops
+everything that has not begun. It decides nothing, and what fails or is left is decided again next time. How one action
+is carried out is runtime.routing.carry's business.
 
 In a dry run nothing is written, neither to the cluster nor to the ledger: each action that a decision brings up anew is
 logged. This is the only place that looks at `dry_run`.
@@ -31,6 +32,9 @@ __all__ = ["Actor", "Context"]
 PARALLEL_ACTIONS: Final = 8
 """Keeps the API server's share of one client small; Kueue itself writes with ten workers."""
 
+LONGEST_SECONDS: Final = 10.0
+"""A decision is acted upon for so long; a new one knows better, and a loop that ticks no more is taken for stuck."""
+
 log = logging.getLogger(__name__)
 One = TypeVar("One", bound=Action)
 
@@ -47,6 +51,13 @@ class Actor:
         self._ration = Ration(_loop_time)
         self._memory = Memory(_loop_time)
         self._rehearsed: frozenset[str] = frozenset()
+        self._stopped = False
+        self._until = 0.0
+        self._left = 0
+
+    def stop(self) -> None:
+        """Begin no more actions; what has begun is finished."""
+        self._stopped = True
 
     async def act(self, decision: Decision) -> int:
         """Carry out everything, in order. Returns how many actions are still to be done, and worth an early new try.
@@ -57,6 +68,7 @@ class Actor:
         if self._dry_run:
             self._rehearse(decision)
             return 0
+        self._until, self._left = _loop_time() + LONGEST_SECONDS, 0
         carrier = self._carrier
         outcomes = [
             *await self._all(decision, decision.closes, carrier.close),
@@ -67,6 +79,8 @@ class Actor:
             *await self._all(decision, self._affordable(decision.holds), carrier.hold),
             *await self._all(decision, decision.queues, carrier.set_queue),
         ]
+        if self._left:
+            log.info("left for the next decision", extra={"decision": decision.id, "actions": self._left})
         if surprises := [outcome for outcome in outcomes if isinstance(outcome, Exception)]:
             raise ExceptionGroup(f"decision {decision.id}", surprises)
         return outcomes.count(False)
@@ -107,8 +121,10 @@ class Actor:
         async with self._limit:
             if job_action is not None and self._memory.knows(job_action):
                 return True
+            if self._stopped or not self._context.leading() or _loop_time() > self._until:
+                self._left += 1
+                return False
             try:
-                self._context.must_lead()
                 done = await one(decision, action)
             except NotFound:
                 log.info("gone before it could be acted upon", extra=fields)

@@ -10,9 +10,9 @@ It is one merge patch for every kind of stacks.kinds.
 
 Every step is safe to repeat and to cut off after any write:
 
-- release: the label, then mark (and queue) of the Workload. Cut off in between, the job stands in the twin without the
-  mark, and is released there again. The mark comes last because a marked job in its team's queue means that somebody
-  took it back.
+- release: the label, then mark (and queue) of the Workload; for a job in another twin, its Workload's queue first. Cut
+  off in between, the job stands in the twin without the mark, and is released there again. The mark comes last because
+  a marked job in its team's queue means that somebody took it back.
 - take_back: the mark of a recall, for a job that was not stopped and so is not marked yet, then the label, then in one
   patch the Workload's queue, active again, and without marks, or with one that keeps it local for a while. Cut off in
   between, a job still in the twin is taken back again; one that is home already was marked by us, so nobody else is
@@ -36,8 +36,14 @@ class Actuator(Protocol):
     Both return the Workload as it is after the last write.
     """
 
-    async def release(self, job: Job, target: str, mark: str) -> Raw:
-        """Let the job use one cloud flavor, whether it waits for local GPUs or was released to another flavor."""
+    async def release(self, job: Job, target: str, mark: str, version: str | None) -> Raw:
+        """Let the job use one cloud flavor, whether it waits for local GPUs or was released to another flavor.
+
+        `version` is the Workload's as it was judged, given where another flavor might take it meanwhile.
+
+        Raises:
+            Conflict: when it changed since, or the flavor cannot be used; nothing was moved.
+        """
         ...
 
     async def take_back(self, job: Job, mark: str, last_mark: str | None) -> Raw:
@@ -52,11 +58,14 @@ class TwinQueues:
         self._kube = kube
         self._teams = config.teams
 
-    async def release(self, job: Job, target: str, mark: str) -> Raw:
+    async def release(self, job: Job, target: str, mark: str, version: str | None) -> Raw:
         """Move the job to its team's twin of the flavor."""
         queue = self._team(job).burst_queues.get(target)
         if queue is None:
             raise Conflict(f"team {job.team} has no burst twin for flavor {target!r} in the present configuration")
+        if version is not None:
+            # Kueue accepts a label at any time; only the Workload says no once quota of the other flavor is reserved.
+            await self._kube.patch_workload(job.namespace, job.name, resource_version=version, queue=queue)
         await self._kube.set_queue(_resource(job), job.namespace, job.owner_name, queue)
         moved = None if job.released_quota_at is None else queue
         return await self._kube.patch_workload(job.namespace, job.name, verdict=mark, queue=moved)

@@ -8,20 +8,21 @@ recognises:
 - release: see runtime.routing.actuator.
 - recall of a job with quota: inactive and marked, in one patch; then, once the quota is gone, back as the actuator does
   it, in a last patch that takes the mark away, so that a later stop by somebody else is never taken for ours.
-- hold: the condition for people, then the annotation, by which the next decision knows that it was told.
+- hold: the annotation, by which the next decision knows that the job was told.
 - window queues: one patch.
 
-Elsewhere the condition comes last, so that people wait and jobs do not.
+The condition for people comes last everywhere, so that they wait and jobs do not.
 """
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import Final
 
 from runtime import metrics
-from runtime.cost.ledger import Opening
-from runtime.errors import Conflict, Forbidden, NotFound, Rejected
+from runtime.cost.ledger import Attempt, Opening
+from runtime.errors import Conflict, NotFound
 from runtime.kube import WORKLOADS
 from runtime.routing.actuator import Actuator
 from runtime.routing.context import Context
@@ -34,6 +35,9 @@ from runtime.routing.snapshot import Stage
 from runtime.routing.telling import Teller, describe, event_of
 from runtime.routing.verdict import Code, Verdict
 from runtime.wire import Raw
+
+ASK_AGAIN_SECONDS: Final = 10.0
+"""Real seconds before the API server is asked again after a Workload that left the fleet and runs on."""
 
 GATE_TRIES: Final = 3
 """Kueue writes a Workload's status several times around a reservation; each makes our answer stale."""
@@ -49,12 +53,11 @@ class Carrier:
         self._kube = context.kube
         self._actuator = actuator
         self._teller = teller
+        self._running_on: dict[Attempt, float] = {}
 
     async def close(self, decision: Decision, action: Close) -> bool:
         """Record an end; that of a vanished Workload only if the API server has none of it either."""
-        if action.vanished is not None and await self._still_there(action.vanished):
-            fields = {"namespace": action.vanished.namespace, "workload": action.vanished.workload}
-            log.warning("still there, but not the fleet's any more; its cost stays committed", extra=fields)
+        if action.vanished is not None and await self._runs_on(action.vanished):
             return True
         closing = await self._context.store.close(action.closing)
         metrics.closes.inc()
@@ -73,15 +76,15 @@ class Carrier:
         """Commit the money, then open the gate."""
         job, gate, mark = action.job, self._context.config.gate, _mark(decision, action)
         for last in (False,) * (GATE_TRIES - 1) + (True,):
-            raw = await self._context.as_decided(job)
-            if raw is None or attempt_at_gate(raw, gate) != action.opening.attempt.reserved_at:
+            seen = await self._context.as_decided(job)
+            if seen is None or attempt_at_gate(seen, gate) != action.opening.attempt.reserved_at:
                 # Evicted, answered or changed meanwhile, or Kueue is yet to list our check.
                 log.debug("not waiting at the gate", extra={"decision": decision.id, **describe(action)})
                 return False
             await self._context.store.open(action.opening)
             self._context.must_lead()
             try:
-                version = raw["metadata"]["resourceVersion"]
+                version = seen["metadata"]["resourceVersion"]
                 raw = await self._kube.patch_workload(job.namespace, job.name, verdict=mark, resource_version=version)
                 await self._kube.answer_gate(
                     job.namespace,
@@ -106,10 +109,13 @@ class Carrier:
     async def release(self, decision: Decision, action: Release) -> bool:
         """Let the job use one cloud flavor."""
         job = action.job
-        if job.stage is Stage.RELEASED and await self._context.as_decided(job) is None:
+        version = None
+        if job.stage is Stage.RELEASED:
             # A label that moves after Kueue reserved quota is accepted, moves nothing, and is wrong from then on.
-            return False
-        raw = await self._actuator.release(job, action.target, _mark(decision, action))
+            if (seen := await self._context.as_decided(job)) is None:
+                return False
+            version = seen["metadata"]["resourceVersion"] if action.target != job.target else None
+        raw = await self._actuator.release(job, action.target, _mark(decision, action), version)
         metrics.releases.labels(team=job.team, job_class=job.job_class).inc()
         await self._tell("released", decision, action, raw)
         return True
@@ -138,16 +144,8 @@ class Carrier:
     async def hold(self, decision: Decision, action: Hold) -> bool:
         """Say why the job stays where it is."""
         job = action.job
-        raw = await self._kube.get(WORKLOADS, job.name, job.namespace)
-        if raw["metadata"]["uid"] != job.uid:
-            raise NotFound(f"workload {job.namespace}/{job.name} is another one by now")
-        try:
-            await self._teller.condition(raw, action.verdict)
-        except (Forbidden, Rejected) as error:
-            # A policy that denies it denies it for ever; the annotation is what the agent itself needs.
-            metrics.errors.labels(kind=type(error).__name__).inc()
-        await self._kube.patch_workload(job.namespace, job.name, verdict=_mark(decision, action))
-        await self._tell("held", decision, action, None)
+        raw = await self._kube.patch_workload(job.namespace, job.name, verdict=_mark(decision, action), uid=job.uid)
+        await self._tell("held", decision, action, raw)
         return True
 
     async def set_queue(self, decision: Decision, action: SetQueue) -> bool:
@@ -165,19 +163,31 @@ class Carrier:
         verdict = Verdict(Code.KEPT_LOCAL, {"until": round(until), "reason": reason})
         return verdict_to_json(verdict, decision.id, decision.decided_at)
 
-    async def _tell(self, what: str, decision: Decision, action: JobAction, raw: Raw | None) -> None:
+    async def _tell(self, what: str, decision: Decision, action: JobAction, raw: Raw) -> None:
         log.info(what, extra={"decision": decision.id, **describe(action), "why": sentence(action.verdict)})
-        if raw is not None:
-            await self._teller.try_condition(raw, action.verdict)
+        await self._teller.condition(raw, action.verdict)
         if (event := event_of(action)) is not None:
             await self._teller.event(event)
 
-    async def _still_there(self, opening: Opening) -> bool:
+    async def _runs_on(self, opening: Opening) -> bool:
+        """Whether a Workload that was not seen is there all the same, as that of a team that left the fleet."""
+        now, attempt = asyncio.get_running_loop().time(), opening.attempt
+        asked_at = self._running_on.get(attempt)
+        if asked_at is not None and now - asked_at < ASK_AGAIN_SECONDS:
+            return True
         try:
             raw = await self._kube.get(WORKLOADS, opening.workload, opening.namespace)
+            there = raw["metadata"]["uid"] == attempt.workload_uid
         except NotFound:
+            there = False
+        if not there:
+            self._running_on.pop(attempt, None)
             return False
-        return bool(raw["metadata"]["uid"] == opening.attempt.workload_uid)
+        if asked_at is None:
+            fields = {"namespace": opening.namespace, "workload": opening.workload}
+            log.warning("still there, but not the fleet's any more; its cost stays committed", extra=fields)
+        self._running_on[attempt] = now
+        return True
 
 
 def _mark(decision: Decision, action: JobAction) -> str:

@@ -6,6 +6,9 @@ evicts, so a job without a Ready may well have run before, and it gives quota ba
 attempt that was cut short is charged until it is closed. An attempt is free only where the Workload was never admitted
 at all, or lost its quota before the attempt was opened.
 
+A job may be seen as it was a while ago, by a replica that takes over with a watch that had died unnoticed. So a
+job that shows no trace of the reservation yet does not end the attempt before a full list must have come.
+
 Invariant: an attempt whose reservation stands is never closed, so it cannot be opened a second time.
 """
 
@@ -22,6 +25,10 @@ LINGER_SECONDS: Final = LONGEST_GRACE_SECONDS + 60.0
 """Real seconds after the release of quota in which pods may still be there: the longest grace that admission allows,
 and a minute for a kubelet that is slow. Pods that outlive this hang on a lost node, which nobody bills for long."""
 
+UNSEEN_SECONDS: Final = 900.0
+"""Real seconds after which what is seen of a job is surely newer than an opening: caches list at least every ten
+minutes (runtime.cache), and a list of 15,000 Workloads takes less than a minute."""
+
 
 def endings(snapshot: Snapshot, now: float, replay_speed: float = 1.0) -> tuple[Close, ...]:
     """Close every open attempt that is over; none while the ledger cannot be read."""
@@ -32,12 +39,14 @@ def endings(snapshot: Snapshot, now: float, replay_speed: float = 1.0) -> tuple[
         return ()
     uids = {opening.attempt.workload_uid for opening in still_open}
     jobs = {job.uid: job for job in snapshot.jobs if job.uid in uids}
-    longest = LINGER_SECONDS * replay_speed
+    longest, unseen = LINGER_SECONDS * replay_speed, UNSEEN_SECONDS * replay_speed
     found = []
     for opening in still_open:
         job = jobs.get(opening.attempt.workload_uid)
         if job is None:
             found.append(Close(close(opening, opening.opened_at, now, "workload deleted"), vanished=opening))
+        elif _shows_none_of(opening, job) and now - opening.opened_at < unseen:
+            continue
         elif (closing := _ending(opening, job, now, longest, job.owner_uid in snapshot.lingering)) is not None:
             found.append(Close(closing))
     return tuple(found)
@@ -47,6 +56,15 @@ def open_attempts(books: Books) -> list[Opening]:
     """Openings without a closing, in a fixed order."""
     found = [opening for attempt, opening in books.openings.items() if attempt not in books.closings]
     return sorted(found, key=lambda opening: (opening.attempt.workload_uid, opening.attempt.reserved_at))
+
+
+def _shows_none_of(opening: Opening, job: Job) -> bool:
+    """Whether the job may be seen as it was before the attempt's reservation."""
+    if job.stage is Stage.FINISHED:
+        return False
+    if job.attempt is not None:
+        return job.attempt < opening.attempt.reserved_at
+    return job.released_quota_at is None or job.released_quota_at < opening.opened_at
 
 
 def _ending(opening: Opening, job: Job, now: float, longest: float, lingers: bool) -> Closing | None:
@@ -64,8 +82,8 @@ def _ending(opening: Opening, job: Job, now: float, longest: float, lingers: boo
     released_at = now if job.released_quota_at is None else min(job.released_quota_at, now)
     if job.stage is Stage.FINISHED:
         return close(opening, started_at, released_at, "finished")
-    if released_at <= opening.opened_at:
-        return close(opening, started_at, released_at, "quota released")
+    if released_at < opening.opened_at:
+        return close(opening, opening.opened_at, opening.opened_at, NEVER_STARTED)
     gone_by = min(now, released_at + longest)
     if lingers and gone_by == now:
         return None

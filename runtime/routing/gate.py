@@ -17,12 +17,17 @@ from runtime.routing.local import LocalRoom
 from runtime.routing.resources import Resources
 from runtime.routing.snapshot import Job
 from runtime.routing.terms import Terms
-from runtime.routing.verdict import ASKED, Code, Facts, Verdict
+from runtime.routing.verdict import ASKED, Code, Facts, Verdict, recalled
 from stacks.agent_config import AgentConfig
 
 GATE_PATIENCE_SECONDS: Final = 30.0
 """Real seconds that a job holds cloud quota at the gate while the ledger is down, before it goes back to local GPUs:
 longer than a store's own retries, shorter than what a person would notice in a queue."""
+
+LOCAL_FREE_SECONDS: Final = 600.0
+"""Real seconds beyond its wait limit in which a job is taken back because local GPUs became free. Our reckoning does
+not know how those are spread over nodes: where Kueue finds them of no use, and some come free each second, the job
+would stand at the gate again and again."""
 
 LOCAL_FREE: Final = "local-free"
 """Cause of a recall from the gate because local GPUs have become free meanwhile."""
@@ -46,6 +51,7 @@ class Gate:
         self._terms = terms
         self._local = local
         self._now = now
+        self._somebody_waits_for_local: bool | None = None
         self.adoptions: list[Adopt] = []
         self.clears: list[Clear] = []
         self.recalls: list[Recall] = []
@@ -69,7 +75,7 @@ class Gate:
     def recall_as_asked(self, running: Sequence[Job]) -> None:
         """Take out of the cloud what an administrator wants out."""
         self.recalls.extend(
-            Recall(job, _recalled(ASKED, {"reason": job.recall_reason}))
+            Recall(job, recalled(ASKED, {"reason": job.recall_reason}))
             for job in running
             if job.recall_reason is not None
         )
@@ -85,7 +91,9 @@ class Gate:
                 continue
             refused.append(job)
             if refusal.code is not Code.LEDGER_DOWN or self._out_of_patience(job):
-                self.recalls.append(Recall(job, refusal if refusal.code is Code.RECALLED else _recall_of(refusal)))
+                is_recall = refusal.code is Code.RECALLED
+                verdict = refusal if is_recall else recalled(refusal.code.value, refusal.facts)
+                self.recalls.append(Recall(job, verdict))
             elif job.verdict_code != refusal.code:
                 self.holds.append(Hold(job, refusal))
         for job in refused:
@@ -99,18 +107,18 @@ class Gate:
         if known is not None:
             return self._clear_again(job, known, attempt in self._books.closings)
         if job.recall_reason is not None:
-            return _recalled(ASKED, {"reason": job.recall_reason})
+            return recalled(ASKED, {"reason": job.recall_reason})
         if flavor not in self._config.flavors or job.team not in self._config.teams:
-            return _recalled("not-in-fleet", {"team": job.team, "flavor": flavor})
+            return recalled("not-in-fleet", {"team": job.team, "flavor": flavor})
         if flavor != job.target:
-            return _recalled("misrouted", {"flavor": flavor})
+            return recalled("misrouted", {"flavor": flavor})
         if (refusal := self._terms.refuse_at(job, flavor)) is not None:
             return refusal
         if self._resources.lacks_runtime_limit(job):
             return Verdict(Code.NO_RUNTIME_LIMIT, {})
         fits_locally = self._local.fits(job)
         if fits_locally and self._freed_for(job, waiting):
-            return _recalled(LOCAL_FREE, {"gpus": job.gpus})
+            return recalled(LOCAL_FREE, {"gpus": job.gpus})
         opening = self._resources.opening(job, attempt, flavor)
         refusal = self._resources.refuse_team(job) or self._resources.refuse_money(opening)
         if refusal is None:
@@ -122,14 +130,19 @@ class Gate:
     def _freed_for(self, job: Job, waiting: Sequence[Job]) -> bool:
         """Whether local GPUs became free after the job got its cloud quota, and nobody who waits would take them."""
         since = self._now if job.reserved_at is None else job.reserved_at
-        return self._local.freed_since(since) and not self._local.any_fits(waiting)
+        overdue = self._now - job.waits_since - self._terms.limit_seconds(job, self._terms.of(job))
+        if overdue > LOCAL_FREE_SECONDS * self._config.replay_speed or not self._local.freed_since(since):
+            return False
+        if self._somebody_waits_for_local is None:
+            self._somebody_waits_for_local = self._local.any_fits(waiting)
+        return not self._somebody_waits_for_local
 
     def _clear_again(self, job: Job, known: Opening, closed: bool) -> Verdict | None:
         """An answer was begun and not seen to its end: the money is committed already."""
         if closed:
-            return _recalled("attempt-closed", {})
+            return recalled("attempt-closed", {})
         if not self._resources.covers(known, job):
-            return _recalled("not-as-paid", {})
+            return recalled("not-as-paid", {})
         self._resources.grant(known, already_committed=True)
         self._clear(job, known, {})
         return None
@@ -151,11 +164,3 @@ class Gate:
     def _out_of_patience(self, job: Job) -> bool:
         since = self._now if job.reserved_at is None else job.reserved_at
         return self._now - since > GATE_PATIENCE_SECONDS * self._config.replay_speed
-
-
-def _recalled(cause: str, facts: Facts) -> Verdict:
-    return Verdict(Code.RECALLED, {"cause": cause, **facts})
-
-
-def _recall_of(refusal: Verdict) -> Verdict:
-    return _recalled(refusal.code.value, refusal.facts)

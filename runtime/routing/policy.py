@@ -132,6 +132,7 @@ class WaitRule:
     def __init__(self, config: AgentConfig, history: History = NO_HISTORY) -> None:
         self._config = config
         self._history = history
+        self._knows_runs = bool(history.by_stem or history.by_class)
         self._terms: dict[tuple[str, str], _Terms] = {}
 
     def never(self, job: Job) -> bool:
@@ -179,7 +180,7 @@ class WaitRule:
         """As `expected`, for the usual case without a source to name: thousands of jobs are asked about."""
         told, limit = job.expected_seconds, job.max_seconds
         if told is None or told <= 0:
-            return self.expected(job).seconds if self._history.by_class else _least(terms.usual_seconds, limit)
+            return self.expected(job).seconds if self._knows_runs else _least(terms.usual_seconds, limit)
         return _least(told, limit)
 
     def _source(self, terms: _Terms, job: Job) -> str:

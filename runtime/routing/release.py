@@ -15,8 +15,8 @@ from runtime.cost.ledger import Books
 from runtime.routing.decision import Hold, Recall, Release
 from runtime.routing.resources import Resources
 from runtime.routing.snapshot import Job
-from runtime.routing.terms import Leave, Terms
-from runtime.routing.verdict import ASKED, Code, Facts, Verdict
+from runtime.routing.terms import Terms
+from runtime.routing.verdict import ASKED, Code, Facts, Verdict, recalled
 from stacks.agent_config import AgentConfig
 
 PROMISE_SECONDS: Final = 300.0
@@ -35,7 +35,11 @@ MOST_RETURNS: Final = 3
 """Times that somebody else may take a released job back before it is left alone for a while: a GitOps tool does so at
 each of its rounds, and one round may have been under way."""
 
-SYNC_SECONDS: Final = 15.0
+GO_ROUND_SECONDS: Final = 1_800.0
+"""Real seconds that a released job waits before a flavor is tried that stands no later in the order than its own, so
+probably was tried before: a job that no flavor takes, for want of cores say, would go round and round each minute."""
+
+SYNC_SECONDS: Final = 5.0
 """Real seconds in which Kueue moves a Workload to the queue of its job's label, with much to spare: it takes less than
 one, and minutes only where it is down, when nothing is released anyway."""
 
@@ -75,7 +79,7 @@ class Releases:
             if refusal is not None:
                 self.recalls.append(Recall(job, refusal))
                 continue
-            waited = 0.0 if job.verdict_at is None else self._now - job.verdict_at
+            waited = self._since_verdict(job)
             if job.verdict_code != Code.RELEASED and job.target in self._terms.of(job).targets:
                 # Cut off between the label and the mark, or evicted: say again that it may go.
                 self._resources.promise(job, job.target)
@@ -85,26 +89,35 @@ class Releases:
             elif waited <= PROMISE_SECONDS * speed:
                 self._resources.promise(job, job.target)
         for job in moving:
-            self._retarget(job, PROMISE_SECONDS * speed)
+            self._retarget(job)
 
     def _no_longer(self, job: Job) -> Verdict | None:
         """Why a released job may not use the cloud any more, if so."""
         if job.recall_reason is not None:
-            return Verdict(Code.RECALLED, {"cause": ASKED, "reason": job.recall_reason})
+            return recalled(ASKED, {"reason": job.recall_reason})
         if job.target is None or job.team not in self._config.teams:
-            return Verdict(Code.RECALLED, {"cause": "not-in-fleet", "team": job.team})
+            return recalled("not-in-fleet", {"team": job.team})
         refusal = self._terms.of(job).refusal
-        return None if refusal is None else Verdict(Code.RECALLED, {"cause": refusal.code.value, **refusal.facts})
+        return None if refusal is None else recalled(refusal.code.value, refusal.facts)
 
-    def _retarget(self, job: Job, patience: float) -> None:
-        """Release the job to another flavor that has room and money; else keep what was promised to it."""
-        leave = self._terms.of(job)
-        others = tuple(target for target in leave.targets if target != job.target)
-        chosen = self._resources.choose(job, others) if others and self._books is not None else None
+    def _retarget(self, job: Job) -> None:
+        """Release the job to another flavor that has room and money; else keep what was promised to it.
+
+        One whose own flavor takes no more jobs, or whose twin is down, does better among the local ones.
+        """
+        targets, waited = self._terms.of(job).targets, self._since_verdict(job)
+        speed = self._config.replay_speed
+        others = tuple(target for target in targets if target != job.target)
+        if job.target in targets and waited <= GO_ROUND_SECONDS * speed:
+            others = targets[targets.index(job.target) + 1 :]
+        chosen = self._choose(job, others) if others else None
         if isinstance(chosen, str):
             facts: Facts = {**self._terms.waits(job, self._now), "target": chosen, "from": job.target or ""}
-            self.releases.append(Release(job, Verdict(Code.RELEASED, facts), chosen))
-        elif job.target in leave.targets and job.verdict_at is not None and self._now - job.verdict_at <= patience:
+            self.releases.append(Release(job, _released(facts, job.returns), chosen))
+        elif job.target not in targets:
+            if chosen is not None:
+                self.recalls.append(Recall(job, recalled(chosen.code.value, chosen.facts)))
+        elif job.verdict_at is not None and waited <= PROMISE_SECONDS * speed:
             self._resources.promise(job, job.target)
 
     def release(self, queued: Sequence[Job]) -> None:
@@ -113,7 +126,9 @@ class Releases:
         for job in queued:
             if job.recall_reason is not None:
                 # A recall that was asked for, or cut off near its end: its last step takes the reason away.
-                self.recalls.append(Recall(job, Verdict(Code.RECALLED, {"cause": ASKED, "reason": job.recall_reason})))
+                self.recalls.append(Recall(job, recalled(ASKED, {"reason": job.recall_reason})))
+                continue
+            if job.verdict_code == Code.KEPT_LOCAL and self._kept_local(job):
                 continue
             leave = terms.of(job)
             if leave.refusal is not None and leave.refusal.code in _SAID_AT_ONCE:
@@ -124,10 +139,11 @@ class Releases:
                 if job.verdict_code != Code.WAITING:
                     self.holds.append(Hold(job, Verdict(Code.WAITING, terms.waits(job, now))))
                 continue
-            if job.verdict_code == Code.RELEASED and self._may_be_on_its_way(job):
-                continue
-            refusal = leave.refusal or self._left_alone(job)
-            chosen = refusal or self._choose(job, leave)
+            on_its_way = job.verdict_code == Code.RELEASED and self._may_be_on_its_way(job)
+            refusal = leave.refusal or (None if on_its_way else self._taken_back(job))
+            chosen = refusal or self._choose(job, leave.targets)
+            if on_its_way:
+                continue  # what was chosen now is what the job was promised, and nobody else's
             if isinstance(chosen, str):
                 self._release(job, chosen)
                 continue
@@ -135,32 +151,34 @@ class Releases:
             if overdue > STARVING_SECONDS and chosen.code is Code.CLOUD_FULL:
                 self._resources.keep_room(leave.targets[0])
 
-    def _choose(self, job: Job, leave: Leave) -> str | Verdict:
-        """The flavor that the job may have now; or why none."""
+    def _choose(self, job: Job, targets: tuple[str, ...]) -> str | Verdict:
+        """Which of the flavors the job may have now; or why none."""
         if self._books is None:
             return Verdict(Code.LEDGER_DOWN, {})
         if self._resources.lacks_runtime_limit(job):
             return Verdict(Code.NO_RUNTIME_LIMIT, {})
-        return self._resources.choose(job, leave.targets)
+        return self._resources.choose(job, targets)
 
     def _release(self, job: Job, target: str) -> None:
         facts: Facts = {**self._terms.waits(job, self._now), "target": target}
         returns = job.returns + (job.verdict_code == Code.RELEASED)
-        if returns:
-            facts = {**facts, "returns": returns}
-        self.releases.append(Release(job, Verdict(Code.RELEASED, facts), target))
+        self.releases.append(Release(job, _released(facts, returns), target))
+
+    def _since_verdict(self, job: Job) -> float:
+        """Seconds since the last verdict, or until it where the clock was set back; 0 without one."""
+        return 0.0 if job.verdict_at is None else abs(self._now - job.verdict_at)
 
     def _may_be_on_its_way(self, job: Job) -> bool:
         """Whether the job was released a moment ago, and Kueue may be yet to move its Workload."""
         grace = SYNC_SECONDS * self._config.replay_speed
         return job.verdict_at is not None and 0 <= self._now - job.verdict_at < grace
 
-    def _left_alone(self, job: Job) -> Verdict | None:
-        """Whether an administrator keeps the job local, or somebody else took it back too often, lately."""
-        if job.verdict_code == Code.KEPT_LOCAL and job.verdict_at is not None:
-            until = job.verdict_at + KEPT_LOCAL_SECONDS * self._config.replay_speed
-            if self._now < until:
-                return Verdict(Code.KEPT_LOCAL, {"until": round(until)})
+    def _kept_local(self, job: Job) -> bool:
+        """Whether an administrator took the job out of the cloud lately: that verdict is the only record of it."""
+        return job.verdict_at is not None and self._since_verdict(job) < KEPT_LOCAL_SECONDS * self._config.replay_speed
+
+    def _taken_back(self, job: Job) -> Verdict | None:
+        """Whether somebody else took the job back too often, lately."""
         if job.returns < MOST_RETURNS:
             return None
         pause = RETURN_PAUSE_SECONDS * self._config.replay_speed
@@ -171,11 +189,16 @@ class Releases:
 
     def continue_recalls(self, recalling: Sequence[Job]) -> None:
         """Let every recall that was begun go on with its next step."""
-        self.recalls.extend(Recall(job, Verdict(Code.RECALLED, {"cause": "under-way"})) for job in recalling)
+        self.recalls.extend(Recall(job, recalled("under-way", {})) for job in recalling)
 
     def _hold(self, job: Job, verdict: Verdict) -> None:
         if job.verdict_code != verdict.code:
             self.holds.append(Hold(job, verdict))
+
+
+def _released(facts: Facts, returns: int) -> Verdict:
+    """With how often the job was taken back so far, which is remembered nowhere else."""
+    return Verdict(Code.RELEASED, {**facts, "returns": returns} if returns else facts)
 
 
 _SAID_AT_ONCE: Final = frozenset(

@@ -16,6 +16,7 @@ from typing import Final
 
 from runtime.cost.budget import Accounts, Shortfall
 from runtime.cost.ledger import MICRO_USD, Attempt, Opening, committed_usd
+from runtime.routing.local import is_local
 from runtime.routing.policy import WaitRule, enforced_limit, staging_seconds
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.verdict import Code, Facts, Verdict
@@ -43,9 +44,8 @@ class Resources:
 
     def count(self, job: Job) -> None:
         """Take off what the job holds already; its team's GPUs only once it has passed the gate."""
-        flavor = self._config.flavors.get(job.flavor) if job.flavor is not None else None
-        if job.flavor is None or flavor is None or not flavor.cloud or job.stage is Stage.FINISHED:
-            return
+        if job.flavor is None or is_local(job, self._config) or job.stage is Stage.FINISHED:
+            return  # a flavor that left the fleet file while jobs ran on it counts as a cloud one, as it is observed
         if job.flavor in self._room:
             self._room[job.flavor] -= job.gpus
         if job.stage is not Stage.AT_GATE:

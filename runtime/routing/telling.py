@@ -46,20 +46,13 @@ class Teller:
         self._told: dict[str, tuple[str, str]] = {}
 
     async def condition(self, raw: Raw, verdict: Verdict) -> None:
-        """Say the verdict in the Workload's status; `raw` is the Workload as it was read last.
-
-        Raises:
-            KubeError: when it could not be written.
-        """
+        """Say the verdict in the status of the Workload, as it was written last; what is refused is only counted."""
         new = condition(raw, verdict, self._clock.real_now())
-        if new is not None:
-            metadata = raw["metadata"]
-            await self._kube.write_condition(metadata["namespace"], metadata["name"], new)
-
-    async def try_condition(self, raw: Raw, verdict: Verdict) -> None:
-        """The same after the action was carried out: what cannot be written is counted, and left."""
+        if new is None:
+            return
+        metadata = raw["metadata"]
         try:
-            await self.condition(raw, verdict)
+            await self._kube.write_condition(metadata["namespace"], metadata["name"], new)
         except KubeError as error:
             _lost("a condition", error)
 

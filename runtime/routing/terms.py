@@ -45,7 +45,8 @@ class Terms:
 
     def of(self, job: Job) -> Leave:
         """The terms of the job."""
-        key = (job.team, job.job_class, job.gpus, job.pod_gpus, job.project, job.gpu, job.data_bytes)
+        data_bytes = 0 if self._config.data is None else job.data_bytes
+        key = (job.team, job.job_class, job.gpus, job.pod_gpus, job.project, job.gpu, data_bytes)
         if (known := self._known.get(key)) is None:
             known = self._known[key] = self._leave(job)
         return known

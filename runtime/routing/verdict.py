@@ -91,3 +91,8 @@ class Verdict:
 
     code: Code
     facts: Facts
+
+
+def recalled(cause: str, facts: Facts) -> Verdict:
+    """The verdict of a job that goes back: the cause is a word of its own, or the code of what refuses it now."""
+    return Verdict(Code.RECALLED, {"cause": cause, **facts})

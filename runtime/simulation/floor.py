@@ -24,6 +24,8 @@ from stacks.agent_config import AgentConfig
 
 _HOLDING: Final = (Stage.RUNNING_LOCAL, Stage.RUNNING_CLOUD)
 _OVER: Final = (Stage.FINISHED, Stage.STOPPED)
+_REMEMBERED: Final = (Code.RELEASED, Code.KEPT_LOCAL)
+"""Codes by which `decide` judges."""
 _WAITING: Final = (Stage.QUEUED, Stage.RELEASED, Stage.AT_GATE)
 
 
@@ -125,7 +127,7 @@ class Floor:
     def _join(self, job: Job, now: float) -> None:
         if job.stage is Stage.RECALLING:
             job = self._back(job, now)
-        elif job.stage in (Stage.QUEUED, Stage.AT_GATE) and job.verdict_code != Code.RELEASED:
+        elif job.stage in (Stage.QUEUED, Stage.AT_GATE) and job.verdict_code not in _REMEMBERED:
             job = replace(job, verdict_code=None)  # `decide` lists a hold only where its code is new
         if job.stage is Stage.AT_GATE and job.flavor is not None:
             self.quota.take(job.team, job.flavor, job.gpus)

@@ -63,6 +63,9 @@ class Run:
         self._floor = Floor(snapshot, config, now, near)
         self._kueue = Admission(self._floor, config)
         self._look_at = self._looked_at = now
+        for job in self._floor.waiting():
+            if job.verdict_code == Code.KEPT_LOCAL:
+                self.reasons[job.uid] = (Code.KEPT_LOCAL.value, "")  # `decide` does not say again what is known
 
     @property
     def starts(self) -> Mapping[str, Start]:

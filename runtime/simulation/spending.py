@@ -12,12 +12,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import replace
-from datetime import datetime, timedelta
 from decimal import Decimal
 from typing import Final
-from zoneinfo import ZoneInfo
 
 from runtime.cost.ledger import NEVER_READY, Attempt, Books, Closing, Opening
+from runtime.cost.periods import PERIOD_OF
+from runtime.cost.scopes import budgets
 from stacks.agent_config import AgentConfig
 
 _NOTHING: Final = Decimal(0)
@@ -68,13 +68,8 @@ def _added(before: Closing | None, closing: Closing) -> Closing:
 
 def _beginnings(config: AgentConfig, now: float) -> list[float]:
     """When the day, week and month began that are under way in the time zone of any budget, in order."""
-    budgets = [config.budget, *(team.budget for team in config.teams.values())]
-    budgets += [project.budget for project in config.projects.values()]
-    found = {now}
-    for zone in {budget.time_zone for budget in budgets if budget is not None}:
-        day = datetime.fromtimestamp(now, ZoneInfo(zone)).replace(hour=0, minute=0, second=0, microsecond=0)
-        found |= {one.timestamp() for one in (day, day - timedelta(days=day.weekday()), day.replace(day=1))}
-    return sorted(found)
+    zones = {budget.time_zone for budget in budgets(config).values()}
+    return sorted({now} | {period_of(now, zone).start for zone in zones for period_of in PERIOD_OF.values()})
 
 
 def _order(attempt: Attempt) -> tuple[str, int]:

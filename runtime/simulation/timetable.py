@@ -12,6 +12,8 @@ import math
 from datetime import UTC, datetime, time, timedelta
 from zoneinfo import ZoneInfo
 
+from runtime.cost.periods import day_of
+from runtime.cost.scopes import budgets
 from stacks.agent_config import AgentConfig
 from stacks.quantities import WeeklyWindow
 
@@ -22,14 +24,12 @@ class Timetable:
     """The turns of one fleet."""
 
     def __init__(self, config: AgentConfig) -> None:
-        budgets = [config.budget, *(team.budget for team in config.teams.values())]
-        budgets += [project.budget for project in config.projects.values()]
-        self._zones = sorted({budget.time_zone for budget in budgets if budget is not None})
+        self._zones = sorted({budget.time_zone for budget in budgets(config).values()})
         self._windows = [one.window for one in config.classes.values() if one.window is not None]
 
     def next_day(self, at: float) -> float:
         """When the next day begins in the time zone of any budget; never, where there is none."""
-        return min((_next(time(), zone, at) for zone in self._zones), default=math.inf)
+        return min((day_of(at, zone).end for zone in self._zones), default=math.inf)
 
     def next_window(self, at: float) -> float:
         """When the window of any class may next open or close; never, where there is none."""

@@ -17,7 +17,8 @@ from __future__ import annotations
 
 from runtime.store.bucket import Bucket, check_url
 from runtime.store.compaction import Compactor
-from runtime.store.ledger import RECENT_SECONDS, Store
+from runtime.store.copy import RECENT_SECONDS
+from runtime.store.ledger import Store
 from runtime.store.owner import Owner, read_owner
 from runtime.store.verification import Finding, Report, verify
 from runtime.store.walk import history

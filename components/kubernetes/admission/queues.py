@@ -116,11 +116,16 @@ def jobs_take_their_pods_along() -> Spec:
 
 
 def burst_queues_take_jobs_only() -> Spec:
-    """The agent knows these kinds alone; anything else would hold cloud quota at the gate unseen."""
+    """The agent knows these kinds alone; anything else would hold cloud quota at the gate unseen.
+
+    A dry run holds nothing, and Kueue depends on one: to fill in a TrainJob's defaults it rehearses the creation of a
+    Workload in the job's queue that nobody owns (0.19, pkg/controller/jobs/trainjob, PodSets).
+    """
     kinds = [f"{kind.group}/{kind.kind}" for kind in JOB_KINDS]
     queue, owned = "object.spec.?queueName.orValue('')", "object.metadata.?ownerReferences.orValue([])"
     return {
         "matchConstraints": managed(kueue_rules("workloads", ["CREATE", "UPDATE"])),
+        "matchConditions": [{"name": "is-no-dry-run", "expression": "!has(request.dryRun) || !request.dryRun"}],
         "validations": [
             {
                 "expression": f"!{in_burst(queue)} || {owned}"

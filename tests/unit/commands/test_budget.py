@@ -148,6 +148,7 @@ def test_a_top_up_may_expire_after_a_while_or_with_a_day(
         (("team/nlp", "5", "--reason", "x"), 1, "team nlp has no budget, so there is nothing to add to"),
         (("vision", "5", "--reason", "x"), 2, 'write fleet, "team NAME" or "project NAME"'),
         (("fleet", "0", "--reason", "x"), 2, "must be above 0"),
+        (("fleet", "0.0000001USD", "--reason", "x"), 1, "there can be no such top-up: usd must be above 0"),
         (("fleet", "-5USD", "--reason", "x"), 2, "No such option"),
         (("fleet", "5 EUR", "--reason", "x"), 2, "EUR is not supported"),
         (("fleet", "900000000M", "--reason", "x"), 2, "at most"),
@@ -295,4 +296,4 @@ def test_set_refuses_a_budget_that_others_share(gpufleet: Run, prod: Path) -> No
 def test_set_of_an_unknown_stack_names_the_known_ones(gpufleet: Run) -> None:
     ended = gpufleet("budget", "set", "fleet", "produ", "--monthly", "1USD")
     assert ended.code == 2
-    assert "there is no stacks/Pulumi.produ.yaml; did you mean prod?" in ended.said
+    assert "Invalid value for FILE: there is no stacks/Pulumi.produ.yaml; did you mean prod?" in ended.said

@@ -42,10 +42,10 @@ def test_a_lending_limit_keeps_the_rest_for_its_owner() -> None:
     assert room(quota, "a", b=11) == 5
 
 
-def test_gpus_that_no_team_owns_are_for_all() -> None:
+def test_gpus_that_no_team_owns_are_for_nobody() -> None:
     quota = LocalQuota(fleet(a={"quota": {LOCAL: 4}}, b={"quota": {}}))
-    assert room(quota, "b") == 16
-    assert room(quota, "b", a=10) == 6
+    assert room(quota, "b") == 4
+    assert room(quota, "b", a=3) == 1
 
 
 @given(

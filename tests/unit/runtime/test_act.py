@@ -13,6 +13,7 @@ from runtime import events
 from runtime.cost.ledger import Closing
 from runtime.errors import StoreDown
 from runtime.kube import LOCAL_QUEUES, WORKLOADS
+from runtime.routing import act
 from runtime.routing.decision import Close, Hold, Recall, Release, SetQueue
 from runtime.routing.pace import HOLD_BURST
 from runtime.routing.snapshot import Stage
@@ -366,6 +367,59 @@ def test_a_cloud_job_of_a_team_that_left_the_fleet_stays_committed_until_its_wor
     del world.cluster.objects[next(key for key in world.cluster.objects if key[0].endswith("/workloads"))]
     assert world.act(a_decision(closes=(close,))) == 0
     assert [closing.reason for closing in world.books().closings.values()] == ["workload deleted"]
+
+
+def test_a_workload_that_left_the_fleet_is_not_asked_after_at_every_tick(
+    world: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    world.submit()
+    world.settle(rounds=4)
+    [opening] = world.books().openings.values()
+    close = Close(Closing(opening.attempt, NOON, NOON + 9, Decimal(1), "workload deleted"), vanished=opening)
+
+    async def ticks() -> None:
+        store = world.store()
+        await store.refresh()
+        actor, before = world.actor(store), len(world.cluster.requests)
+        for _ in range(10):
+            await actor.act(a_decision(closes=(close,)))
+        assert len(world.cluster.requests) == before + 1
+
+    caplog.clear()
+    asyncio.run(ticks())
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+
+
+@pytest.mark.parametrize("end", ["a stop", "its age", "a lost lease"])
+def test_what_has_not_begun_is_left_for_the_next_decision(
+    world: World, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, end: str
+) -> None:
+    for number in range(100):
+        world.submit(f"j{number}")
+    decision = a_decision(releases=tuple(Release(job, RELEASED, SPOT) for job in world.jobs()))
+
+    async def story() -> None:
+        store = world.store()
+        await store.refresh()
+        actor = world.actor(store)
+
+        def end_it(method: str, path: str, body: object) -> None:
+            if end == "a stop":
+                actor.stop()
+            elif end == "a lost lease":
+                world.leading = False
+            else:
+                monkeypatch.setattr(act, "LONGEST_SECONDS", -1.0)
+                actor._until = 0.0
+
+        world.cluster.rule = end_it
+        assert await actor.act(decision) > 100 - 2 * act.PARALLEL_ACTIONS
+
+    asyncio.run(story())
+    moved = [f"j{number}" for number in range(100) if world.queue(f"j{number}") == TWIN]
+    assert 0 < len(moved) <= act.PARALLEL_ACTIONS
+    assert all(world.code(name) == "released" for name in moved), "what has begun is finished"
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
 
 
 def test_a_job_whose_limit_was_raised_since_it_was_judged_is_not_let_through_for_the_old_price(world: World) -> None:

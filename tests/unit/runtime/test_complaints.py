@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from runtime import complaints as complaints_module
-from runtime import origin
+from runtime import gatekeeper, origin
 from runtime.clock import Clock
-from runtime.complaints import Complaints
+from runtime.complaints import MOST_TOLD_AT_ONCE, Complaints
 from runtime.gatekeeper import Check, Gatekeeper
 from runtime.kube import NAMESPACES
 from runtime.origin import read_cluster
@@ -37,6 +37,17 @@ def test_a_complaint_is_logged_and_told_once_however_often_a_workload_is_read(
     assert complaints.for_users([a_job()]) == []
 
 
+def test_a_thousand_wrong_annotations_are_told_of_bit_by_bit_and_none_is_forgotten() -> None:
+    complaints, jobs = Complaints(), [a_job(str(number)) for number in range(1_000)]
+    for job in jobs:
+        complaints.report(BAD_EXPECTED_RUNTIME, a_workload(job.uid), "cannot be read")
+    told: list[str] = []
+    while batch := complaints.for_users(jobs):
+        assert len(batch) <= MOST_TOLD_AT_ONCE, "each is a request, and decisions wait for them"
+        told += [event.related.uid for event in batch if event.related]
+    assert sorted(told) == sorted(job.uid for job in jobs)
+
+
 def test_what_is_about_no_job_of_ours_is_told_to_nobody() -> None:
     complaints = Complaints()
     complaints.report(BAD_EXPECTED_RUNTIME, a_workload("stranger"), "cannot be read")
@@ -55,6 +66,25 @@ def test_the_memory_of_complaints_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
         complaints.report(BAD_EXPECTED_RUNTIME, a_workload(str(number)), "cannot be read")
     assert len(complaints._known) <= 3
     assert len(complaints._untold) <= 3
+
+
+def test_a_check_that_may_not_be_activated_is_complained_of_once_and_tried_at_leisure(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        keeper = Gatekeeper(cluster.kube(), lambda: 0.0)
+        for _ in range(10):
+            await keeper.activate([Check("gate", 1, False)])
+        assert len(cluster.requests) == 1
+        monkeypatch.setattr(gatekeeper, "RETRY_SECONDS", 0.0)
+        keeper._retry_at = 0.0
+        for _ in range(3):
+            await keeper.activate([Check("gate", 1, False)])
+        assert len(cluster.requests) == 4
+
+    asyncio.run(story())
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
 
 
 def test_a_check_is_inactive_since_it_was_first_seen_so() -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from runtime.routing.decide import decide
-from runtime.routing.endings import LINGER_SECONDS
+from runtime.routing.endings import LINGER_SECONDS, UNSEEN_SECONDS
 from runtime.routing.snapshot import Stage
 from tests.builders import (
     HOUR,
@@ -95,7 +96,7 @@ def test_while_its_reservation_stands_an_attempt_stays_open(job: dict[str, Any])
         ),
         pytest.param(
             {"stage": Stage.RELEASED, "released_quota_at": NOON - 1, "ever_admitted": True},
-            Ending(0, 0, "quota released"),
+            Ending(0, 0, "never started"),
             id="lost its quota before the attempt was opened",
         ),
         pytest.param(
@@ -142,6 +143,29 @@ def test_while_its_reservation_stands_an_attempt_stays_open(job: dict[str, Any])
 )
 def test_an_attempt_that_is_over_is_closed_from_its_start_to_its_end(job: dict[str, Any], ending: Ending) -> None:
     assert closing_of(**job) == ending
+
+
+@pytest.mark.parametrize(
+    "job",
+    [
+        pytest.param({"stage": Stage.QUEUED, "ever_admitted": False}, id="in its queue"),
+        pytest.param({"stage": Stage.RELEASED, "released_quota_at": NOON - 90, "ever_admitted": True}, id="evicted"),
+        pytest.param({**STANDING, "stage": Stage.RUNNING_LOCAL, "flavor": LOCAL, "attempt": 1}, id="running before"),
+    ],
+)
+def test_a_replica_that_saw_nothing_lately_ends_no_attempt_that_it_has_not_seen_begin(job: dict[str, Any]) -> None:
+    def closes(now: float) -> int:
+        return len(decide(a_snapshot(a_job(**job), books=some_books(OPENING)), a_config(), now, "d-2").closes)
+
+    assert closes(NOON + UNSEEN_SECONDS - 1) == 0
+    assert closes(NOON + UNSEEN_SECONDS) == 1
+
+
+def test_data_that_was_never_copied_costs_nothing() -> None:
+    with_data = replace(OPENING, fixed_usd=Decimal(1), committed_usd=OPENING.committed_usd + 1)
+    lost = a_job(stage=Stage.RELEASED, released_quota_at=NOON - 1, ever_admitted=True)
+    decision = decide(a_snapshot(lost, books=some_books(with_data)), a_config(), NOW, "d-2")
+    assert decision.closes[0].closing.usd == 0
 
 
 def test_an_attempt_whose_workload_is_gone_is_charged_until_now() -> None:

@@ -10,8 +10,10 @@ import pytest
 from runtime.cost.ledger import NEVER_READY, Attempt, close
 from runtime.routing.decide import decide
 from runtime.routing.decision import Decision, SetQueue
+from runtime.routing.gate import LOCAL_FREE_SECONDS
 from runtime.routing.history import Ran, history_of
 from runtime.routing.release import (
+    GO_ROUND_SECONDS,
     KEPT_LOCAL_SECONDS,
     MOST_RETURNS,
     RETARGET_SECONDS,
@@ -250,6 +252,51 @@ def test_a_released_job_that_gets_no_quota_changes_to_a_flavor_with_room() -> No
     assert decision.releases[0].verdict.facts["from"] == SPOT
 
 
+def test_a_job_that_no_flavor_takes_does_not_go_round_each_minute() -> None:
+    second = released(target=ON_DEMAND, ago=RETARGET_SECONDS + 1)
+    assert sent(decided(a_snapshot(second))) == {}
+    assert sent(decided(a_snapshot(released(target=ON_DEMAND, ago=GO_ROUND_SECONDS + 1)))) == {"job-1": SPOT}
+
+
+def test_a_released_job_whose_twin_is_down_comes_back_where_no_other_flavor_has_room() -> None:
+    full = running("full", flavor=ON_DEMAND, gpus=8)
+    down = replace(a_snapshot(released(), full), broken_queues=frozenset({burst_queue("vision", SPOT)}))
+    assert causes(decided(down)) == {"job-1": "cloud-full"}
+    assert sent(decided(replace(down, jobs=(released(),)))) == {"job-1": ON_DEMAND}
+
+
+def test_a_change_of_flavor_forgets_no_return() -> None:
+    full = running("full", gpus=16)
+    [release] = decided(a_snapshot(full, released(ago=RETARGET_SECONDS + 1, returns=2))).releases
+    assert release.verdict.facts["returns"] == 2
+
+
+def test_a_promise_does_not_outlive_a_clock_that_was_set_back() -> None:
+    ahead = released("ahead", gpus=16, verdict_at=NOON + 9 * HOUR)
+    assert sent(decided(a_snapshot(ahead, a_job("next", gpus=16)))) == {"next": SPOT}
+
+
+def test_what_a_job_on_its_way_was_promised_is_given_to_nobody_else() -> None:
+    away = a_job("away", gpus=16, verdict_code="released", verdict_at=NOON - 1)
+    assert sent(decided(a_snapshot(away, a_job("next", gpus=16)))) == {}
+
+
+def test_gpus_on_a_flavor_that_left_the_fleet_still_count_for_their_team() -> None:
+    config = a_config(teams={"vision": a_team("vision", max_burst_gpus=8)})
+    decision = decided(a_snapshot(running("old", flavor="gone", gpus=8), a_job()), config)
+    assert held(decision) == {"job-1": Code.TEAM_LIMIT}
+
+
+def test_pods_of_one_team_that_never_start_keep_no_other_team_out_of_a_flavor() -> None:
+    openings = [an_opening(team, team=team) for team in ("vision", "nlp")]
+    gone = [close(opening, NOON - 60, NOON - 5, NEVER_READY) for opening in openings]
+    jobs = [a_job("v"), a_job("n", team="nlp")]
+    one = a_snapshot(*jobs, books=some_books(openings[0], closings=(gone[0],)))
+    assert sent(decided(one)) == {"v": ON_DEMAND, "n": SPOT}
+    both = a_snapshot(*jobs, books=some_books(*openings, closings=tuple(gone)))
+    assert sent(decided(both)) == {"v": ON_DEMAND, "n": ON_DEMAND}
+
+
 def test_a_released_job_whose_class_may_not_leave_any_more_comes_back() -> None:
     assert causes(decided(a_snapshot(released(job_class="p2")))) == {"job-1": "class-stays-local"}
     assert causes(decided(a_snapshot(released(team="gone")))) == {"job-1": "not-in-fleet"}
@@ -267,12 +314,19 @@ def test_an_administrator_can_have_a_job_out_of_the_cloud(job: Job) -> None:
 
 def test_a_job_at_the_gate_goes_back_when_local_gpus_became_free_meanwhile() -> None:
     ended = a_job("ended", stage=Stage.FINISHED, flavor=LOCAL, released_quota_at=NOON - 2)
-    gate = a_job_at_the_gate(gpus=4)
+    gate = a_job_at_the_gate(gpus=4, created_at=NOON - HOUR / 2 - LOCAL_FREE_SECONDS)
     assert causes(decided(a_snapshot(gate, ended))) == {"job-1": "local-free"}
     before = replace(ended, released_quota_at=NOON - 60)
     assert [clear.job.uid for clear in decided(a_snapshot(gate, before)).clears] == ["job-1"]
     taker = a_job("taker", gpus=8, created_at=NOON - 9)
     assert [clear.job.uid for clear in decided(a_snapshot(gate, ended, taker)).clears] == ["job-1"]
+
+
+def test_a_job_that_free_local_gpus_do_not_help_is_not_taken_back_from_the_gate_for_ever() -> None:
+    ended = a_job("ended", stage=Stage.FINISHED, flavor=LOCAL, released_quota_at=NOON - 2)
+    gate = a_job_at_the_gate(gpus=4, created_at=NOON - HOUR / 2 - LOCAL_FREE_SECONDS - 1)
+    [clear] = decided(a_snapshot(gate, ended)).clears
+    assert clear.verdict.facts["local_room"] == 1
 
 
 def test_a_cloud_start_that_a_free_local_gpu_would_have_spared_is_marked() -> None:
@@ -293,6 +347,13 @@ def test_a_job_that_an_administrator_took_out_stays_local_for_a_while() -> None:
     decision = decided(a_snapshot(kept))
     assert (decision.releases, decision.holds) == ((), ())
     assert sent(decided(a_snapshot(kept), now=NOON + 1)) == {"job-1": SPOT}
+
+
+def test_that_it_waits_anew_or_its_window_closes_does_not_let_it_forget_the_administrator() -> None:
+    ran = a_job(verdict_code="kept-local", verdict_at=NOON - 60, waiting_since=NOON - 60)
+    assert decided(a_snapshot(ran)).holds == ()
+    never = a_job(verdict_code="kept-local", verdict_at=NOON - 60, job_class="p2")
+    assert decided(a_snapshot(never)).holds == ()
 
 
 def test_a_release_that_was_cut_off_before_its_mark_is_marked() -> None:

@@ -69,15 +69,6 @@ def test_the_same_threshold_has_the_same_name_and_another_one_another() -> None:
     assert all(NAME.fullmatch(name) for name in names)
 
 
-def test_a_configuration_that_is_refused_is_told_of_once_for_each_text() -> None:
-    subject = events.on_config_map(SYSTEM_NAMESPACE)
-    first, again, other = (
-        body(events.configuration_refused(subject, text, "bad"))["metadata"]["name"]
-        for text in ("a: 1", "a: 1", "a: \ud800")
-    )
-    assert first == again != other
-
-
 @pytest.mark.parametrize("name", ["j" * 253, "a" * 199 + ".b" * 20, "a" * 199 + "-b" * 20])
 def test_a_long_name_still_gives_a_valid_one(name: str) -> None:
     generated = body(events.released(a_job(owner_name=name), "because"))["metadata"]["generateName"]

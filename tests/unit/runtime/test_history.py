@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import random
+import time
 from dataclasses import replace
 from typing import Any
 
@@ -25,6 +26,8 @@ def ran(number: int, seconds: float = 600.0, **changes: Any) -> Ran:
         ("eval-x7k2p", "eval"),
         ("resnet50-3f2a9c1b", "resnet50"),
         ("sweep-3-of-7", "sweep-3-of"),
+        ("run-12ab34-7", "run"),
+        ("run-123456789012-7", "run"),
         ("bert", "bert"),
         ("bert-large", "bert-large"),
         ("17", "17"),
@@ -34,6 +37,13 @@ def ran(number: int, seconds: float = 600.0, **changes: Any) -> Ran:
 )
 def test_a_stem_is_the_name_without_what_counts_its_runs(name: str, expected: str) -> None:
     assert stem(name) == expected
+
+
+def test_a_name_of_many_numbers_is_read_as_fast_as_any() -> None:
+    names = [f"t{number}" + "-11111111" * 6 + "-x" for number in range(500)]
+    start = time.process_time()
+    assert [stem(name) for name in names] == names
+    assert time.process_time() - start < 0.1
 
 
 def test_a_job_is_expected_to_take_what_its_namesakes_took() -> None:

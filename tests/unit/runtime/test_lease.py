@@ -4,7 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from runtime.kube import LEASES
+import httpx2
+
+from runtime.kube import LEASES, Kube
 from runtime.lease import Lease, Terms
 from runtime.settings import DEFAULT_LEASE
 from stacks.quantities import parse_duration
@@ -172,5 +174,59 @@ def test_rights_that_are_missing_do_not_end_the_candidate() -> None:
             cluster.rule = lambda method, path, body: None
             await asyncio.sleep(3)
             assert first.held
+
+    run(story())
+
+
+def test_a_lease_that_is_deleted_never_has_two_holders() -> None:
+    async def story() -> None:
+        for moment in (0.05, 0.17, 0.29, 0.41):
+            cluster = FakeCluster()
+            async with candidate(cluster, "a", 4) as first:
+                await asyncio.sleep(1)
+                async with candidate(cluster, "b", 4) as second:
+                    await asyncio.sleep(2 + moment)
+                    cluster.remove(LEASES, "router", "system")
+                    for _ in range(300):
+                        await asyncio.sleep(0.01)
+                        assert not (first.held and second.held)
+                    assert first.held, "a Lease that is gone is the holder's to make anew"
+
+    run(story())
+
+
+def test_a_lease_edited_by_hand_blocks_for_a_minute_at_most() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+        async with candidate(cluster, "a", 4) as first:
+            await asyncio.sleep(1)
+            edit = {"holderIdentity": "nobody", "leaseDurationSeconds": 1_000_000}
+            cluster.change(LEASES, "router", "system", lambda raw: raw["spec"].update(edit))
+            await asyncio.sleep(3)
+            assert not first.held, "whoever it is, it may write"
+            await asyncio.sleep(60)
+            assert first.held
+
+    run(story())
+
+
+def test_an_api_server_that_takes_its_time_does_not_cost_the_lease_again_and_again() -> None:
+    async def story() -> None:
+        cluster = FakeCluster()
+
+        async def slow(request: httpx2.Request) -> httpx2.Response:
+            await asyncio.sleep(1.2)
+            return cluster._answer(request)
+
+        client = httpx2.AsyncClient(transport=httpx2.MockTransport(slow), base_url="https://cluster")
+        lease = Lease(Kube(client), Terms("system", "router", "a", 4), asyncio.Event())
+        running = asyncio.create_task(lease.run())
+        await asyncio.sleep(5)
+        term = lease.term
+        for _ in range(200):
+            await asyncio.sleep(0.1)
+            assert lease.held
+        assert lease.term == term
+        running.cancel()
 
     run(story())

@@ -30,6 +30,7 @@ from runtime.kube import (
 )
 from runtime.loop import Agent
 from runtime.origin import read_cluster
+from runtime.routing.act import PARALLEL_ACTIONS
 from runtime.routing.decide import decide
 from runtime.settings import Settings
 from runtime.simulation.text import from_data
@@ -45,7 +46,7 @@ from stacks.labels import (
     TOP_UPS_NAME,
     burst_queue,
 )
-from tests.builders import HOUR, ON_DEMAND, SPOT, a_config, a_team
+from tests.builders import HOUR, LOCAL, ON_DEMAND, SPOT, a_config, a_flavor, a_team
 from tests.fakes import kueue
 from tests.fakes.cluster import Denied, FakeCluster
 from tests.fakes.furniture import furnish, put_check, put_config
@@ -53,6 +54,7 @@ from tests.fakes.workloads import a_batch_job, a_pod_template, a_workload
 
 Raw = dict[str, Any]
 PATIENCE_SECONDS = 5.0
+SOME_ON_DEMAND = a_flavor("on-demand", 8, "4")
 TWIN = burst_queue("vision", SPOT)
 
 
@@ -220,6 +222,54 @@ def test_a_tick_that_fails_is_tried_again_and_the_agent_lives(
     asyncio.run(story())
 
 
+def test_an_agent_whose_every_tick_fails_is_not_restarted_for_it(
+    cluster: FakeCluster, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failures = 0
+
+    def fail(*arguments: Any) -> Any:
+        nonlocal failures
+        failures += 1
+        if failures > 1:
+            raise ZeroDivisionError("a bug")
+        return decide(*arguments)
+
+    monkeypatch.setattr(loop_module, "decide", fail)
+    monkeypatch.setattr(loop_module, "HEALTHY_SECONDS", 0.3)
+    monkeypatch.setattr(loop_module, "LONGEST_PAUSE_SECONDS", 0.1)
+
+    async def story() -> None:
+        async with running(cluster, settings) as agent:
+            await until(lambda: failures > 9, "failures")
+            assert agent.healthy() is None
+
+    asyncio.run(story())
+
+
+def test_a_stop_while_very_much_is_to_be_done_finishes_what_has_begun_and_hands_the_lease_over(
+    cluster: FakeCluster, settings: Settings
+) -> None:
+    for number in range(300):
+        submit(cluster, f"job-{number}")
+    flavors = {LOCAL: a_flavor("onprem", 16, "0"), SPOT: a_flavor("spot", 1_000, "2"), ON_DEMAND: SOME_ON_DEMAND}
+    config = a_config(interval="20ms", flavors=flavors)
+    put_config(cluster, dump(config))
+
+    async def story() -> None:
+        async with running(cluster, replace(settings, config=config)) as agent:
+
+            def stop_at_once(method: str, path: str, body: Any) -> None:
+                if method == "PATCH" and "/jobs/" in path:
+                    agent.stop()
+
+            cluster.rule = stop_at_once
+            await until(agent._stopping.is_set, "the first release")
+        assert 0 < sum("/jobs/" in path for path in cluster.writes()) <= PARALLEL_ACTIONS
+        assert cluster.get(LEASES, AGENT_NAME, "system")["spec"]["holderIdentity"] == ""
+
+    asyncio.run(story())
+
+
 def test_an_api_server_that_goes_away_for_a_while_does_not_end_the_agent(
     cluster: FakeCluster, settings: Settings
 ) -> None:
@@ -228,8 +278,7 @@ def test_an_api_server_that_goes_away_for_a_while_does_not_end_the_agent(
             await until(lambda: agent.ready() is None, "ready")
             with cluster.refusing():
                 cluster.end_watches()
-                await asyncio.sleep(1)
-                assert not agent._lease.held
+                await until(lambda: not agent._lease.held, "the lease is lost")
             submit(cluster)
             await until(lambda: queue_of(cluster) == TWIN, "released after the outage")
 

@@ -286,3 +286,12 @@ def test_a_workload_uid_cannot_leave_its_month(directory: Path) -> None:
     with pytest.raises(StoreDown):
         agent.open(attempt=Attempt("../../../etc/passwd", 1))
     assert agent.files() == []
+
+
+def test_an_entry_that_would_not_read_back_is_not_written(directory: Path) -> None:
+    agent = Agent(directory)
+    agent.refresh()
+    with pytest.raises(CorruptEntry, match="max_seconds must be a finite number"):
+        agent.open(max_seconds=1e11)
+    assert agent.files() == []
+    assert Agent(directory).refresh().books is not None

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from runtime import metrics
 from runtime.clock import Clock
 from runtime.cost.ledger import TopUp
 from runtime.cost.topups import to_text
@@ -15,7 +16,13 @@ from runtime.errors import CorruptEntry, StoreDown
 from runtime.events import Event
 from runtime.kube import CONFIG_MAPS
 from runtime.store import Owner, Store
-from runtime.treasury import LEDGER_REFRESH_SECONDS, LEDGER_RETRY_SECONDS, MONEY_SECONDS, Treasury
+from runtime.treasury import (
+    LEDGER_REFRESH_SECONDS,
+    LEDGER_RETRY_SECONDS,
+    MONEY_SECONDS,
+    MOST_TOP_UPS_AT_ONCE,
+    Treasury,
+)
 from stacks.labels import TOP_UPS_NAME
 from tests.builders import HOUR, NOON, a_config, a_team, an_opening
 from tests.fakes.cluster import FakeCluster
@@ -116,7 +123,45 @@ def test_a_store_that_fails_is_tried_again(at: At, error: Exception, monkeypatch
             patch.setattr(bench.store, "add_top_up", fail)
             assert await bench.record() == []
         assert bench.events == []
+        assert await bench.record() == [], "not at once: ticks may be ten a second"
+        monkeypatch.setattr(bench.treasury, "_record_at", 0.0)
         assert await bench.record() == ["t-1"]
+
+    at(story)
+
+
+def test_a_top_up_whose_place_in_the_ledger_is_damaged_hides_no_other(at: At) -> None:
+    async def story(bench: Bench) -> None:
+        add = bench.store.add_top_up
+
+        async def torn(top_up: TopUp) -> TopUp:
+            if top_up.id == "t-1":
+                raise CorruptEntry("torn")
+            return await add(top_up)
+
+        bench.store.add_top_up = torn  # type: ignore[method-assign]
+        await bench.ask_for(**{"t-1": to_text(A_TOP_UP), "t-2": to_text(A_TOP_UP)})
+        assert await bench.record() == ["t-2"]
+
+    at(story)
+
+
+def test_what_was_asked_for_in_a_config_map_that_is_deleted_before_it_was_recorded_is_asked_for_no_more(at: At) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.ask_for(**{"t-1": to_text(A_TOP_UP), "x": "{"})
+        assert list(bench.treasury._wanted(BUDGETED)) == [A_TOP_UP]
+        bench.cluster.remove(CONFIG_MAPS, TOP_UPS_NAME, "system")
+        await bench.treasury.requests._list()
+        assert await bench.record() == []
+        assert metrics.bad_top_ups._value.get() == 0
+
+    at(story)
+
+
+def test_thousands_of_top_ups_are_recorded_bit_by_bit(at: At) -> None:
+    async def story(bench: Bench) -> None:
+        await bench.ask_for(**{f"t-{number}": to_text(A_TOP_UP) for number in range(3 * MOST_TOP_UPS_AT_ONCE)})
+        assert [len(await bench.record()) for _ in range(4)] == [20, 40, 60, 60]
 
     at(story)
 

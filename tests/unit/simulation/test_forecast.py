@@ -304,3 +304,12 @@ def test_fifteen_thousand_jobs_take_bounded_work() -> None:
 
     assert len(found) == 15_000
     assert sum(one.reason == FAR_BACK for one in found.values()) == 14_980
+
+
+def test_a_job_that_an_administrator_keeps_local_is_told_so_and_sent_away_when_that_is_over() -> None:
+    kept = a_waiting_job("kept", 16, created_at=NOON - HOUR, verdict_code="kept-local", verdict_at=NOON - 600)
+    busy = a_running_job("long", 9 * HOUR, gpus=16)
+    found = forecast(a_snapshot(busy, kept), a_config(), NOON)["kept"]
+    assert found.reason == "kept-local"
+    assert found.start_at is not None
+    assert found.start_at >= NOON + HOUR - 600
