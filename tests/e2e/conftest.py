@@ -92,6 +92,7 @@ config:
       green: {quota: {h100-onprem: 4}, borrow: {h100-onprem: 0, a100-onprem: 0}, lend: {h100-onprem: 0}}
       amber: {quota: {a100-onprem: 4}, borrow: {h100-onprem: 0}, weight: 3}
       cyan: {quota: {a100-onprem: 4}, borrow: {h100-onprem: 0}}
+      olive: {quota: {a100-onprem: 8}, borrow: {h100-onprem: 0}}
     burst:
       policy: {kind: constant, wait: 4m}
       order: [spot, od]
@@ -100,7 +101,7 @@ config:
     agent: {replay_speed: 60, interval: 300ms}
     on_destroy: remove-everything
 """
-"""A second local flavor that teams share (half of it is nobody's), a second cloud flavor, and a class with a window."""
+"""A second local flavor that teams share (half of it is of one that has no jobs), a second cloud flavor, a window."""
 
 
 def wait_for(what: str, look: Callable[[], Answer | None], seconds: float = 30) -> Answer:
@@ -146,7 +147,7 @@ class Stack:
     def restart_kueue(self, options: kueue.KueueOptions = kueue.DEFAULT_OPTIONS) -> None:
         """Start Kueue again, as after an upgrade; it then also sees the CRDs that came since."""
         state = self.plane.state
-        keys, chosen = make(state.pki), ports.claim(state, components.PORT_NAMES)
+        keys, chosen = make(state.pki), ports.remembered(state)
         components.write_configuration(state, keys, chosen, options)
         record = processes.records(state)["kueue"]
         processes.stop(state, ["kueue"], 5.0)

@@ -25,7 +25,8 @@ from tests.e2e.conftest import wait_for
 CRDS = ROOT.parent / "shared" / "crds"
 FILES = {
     "JobSet": ["jobset-0.12.0/jobset.x-k8s.io_jobsets.yaml"],
-    "TrainJob": [  # runtimes first: Kueue sets up TrainJob once its CRD appears, and never again if they are not there
+    "TrainJob": [  # the others first: Kueue sets up TrainJob once its CRD appears, and never again if they are not there
+        "jobset-0.12.0/jobset.x-k8s.io_jobsets.yaml",
         "kubeflow-trainer-2.3.0/trainer.kubeflow.org_trainingruntimes.yaml",
         "kubeflow-trainer-2.3.0/trainer.kubeflow.org_clustertrainingruntimes.yaml",
         "kubeflow-trainer-2.3.0/trainer.kubeflow.org_trainjobs.yaml",

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from runtime.routing.policy import WaitLimit, expected_runtime, wait_limit
-from tests.builders import HOUR, a_config, a_job
+from runtime.routing.history import Ran, history_of
+from runtime.routing.policy import WaitLimit, WaitRule, expected_runtime, wait_limit
+from tests.builders import HOUR, NOON, a_config, a_job
 
 COMPUTE = {"kind": "compute-wait", "wait_per_gpu_hour": "5m", "bounds": ["2m", "2h"]}
 PER_GPU = {"kind": "per-gpu", "wait_per_gpu": "10m", "bounds": ["5m", "1h"]}
@@ -91,3 +92,10 @@ def test_a_wait_stays_within_its_bounds(gpus: int, expected: float | None, longe
 @given(st.floats(0.001, 1e9) | st.none(), st.floats(0.001, 1e9))
 def test_no_job_is_expected_to_outrun_its_limit(expected: float | None, longest: float) -> None:
     assert expected_runtime(a_job(expected_seconds=expected, max_seconds=longest), a_config()).seconds <= longest
+
+
+def test_the_wait_that_is_kept_is_the_wait_that_is_told_where_only_namesakes_of_other_classes_are_known() -> None:
+    runs = [Ran(f"u-{number}", "vision", f"train-{number}", f"p{number}", 6 * HOUR, NOON) for number in range(3)]
+    rule = WaitRule(a_config(policy=COMPUTE), history_of(runs))
+    job = a_job("train-9", gpus=2, max_seconds=9 * HOUR)
+    assert rule.seconds(job) == rule.limit(job).seconds == 3_600
