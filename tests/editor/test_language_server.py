@@ -101,7 +101,7 @@ def test_presets_and_policies_are_offered(editor: LanguageServer) -> None:
     policy = Buffer(editor, f"config:\n  gpufleet:fleet:\n    burst:\n      policy:\n        kind: {HERE}\n")
 
     assert sorted(preset.offered) == ["balanced", "cost", "performance"]
-    assert sorted(policy.offered) == ["compute-wait", "constant", "per-gpu"]
+    assert sorted(policy.offered) == ["always", "compute-wait", "constant", "never", "per-gpu"]
 
 
 def test_the_top_of_an_empty_file_offers_the_whole_object(editor: LanguageServer) -> None:
