@@ -88,7 +88,7 @@ def cluster_alarms(
         text = f"ResourceFlavor {flavor} does not exist: nothing can run there; run `pulumi up`"
         yield Alarm(AlarmKind.FLAVOR_MISSING, flavor, text)
     for flavor, seconds in sorted(cooling(seen.books, config, now).items()):
-        text = f"pods on {flavor} did not become ready; no job goes there for another {seconds:.0f} s"
+        text = f"pods on {flavor} did not become ready; who saw it sends nothing there for another {seconds:.0f} s"
         yield Alarm(AlarmKind.NODES_DO_NOT_COME, flavor, text)
     yield from _label_alarms(seen.jobs)
 

@@ -35,17 +35,17 @@ def main() -> None:
     print(f"memory with {PODS:,} running jobs and pods: peak {pods:.0f} MiB, settled {pods_settled:.0f} MiB")
     pending, pending_settled = memory.peak_mib(pending=PENDING, running=0)
     print(f"memory with {PENDING:,} waiting jobs: peak {pending:.0f} MiB, settled {pending_settled:.0f} MiB")
-    gated = gate.measure()
-    ratio = gated.gated_per_second / gated.plain_per_second
-    print(f"gate at {gate.JOBS_PER_SECOND:g} jobs/s: p50 {gated.p50_seconds:.2f} s, p99 {gated.p99_seconds:.2f} s")
-    print(
-        f"admissions: {gated.gated_per_second:.1f}/s through the gate, {gated.plain_per_second:.1f}/s without a check, "
-        f"ratio {ratio:.2f}"
-    )
+    found = gate.measure()
+    print(f"gate at {gate.JOBS_PER_SECOND:g} jobs/s: p50 {found.p50_seconds:.2f} s, p99 {found.p99_seconds:.2f} s")
+    for what, gated, plain in (
+        ("admitted", found.gated.admitted, found.plain.admitted),
+        ("started", found.gated.started, found.plain.started),
+    ):
+        print(f"{what}: {gated:.1f}/s through the gate, {plain:.1f}/s without a check, ratio {gated / plain:.2f}")
     figure(f"decide-{PENDING}", worst, decide.AIM_MS, "ms")
     figure(f"memory-{PODS}-pods", pods, PODS_AIM_MIB, "MiB")
     figure(f"memory-{PENDING}-workloads", pending, PENDING_AIM_MIB, "MiB")
-    figure("gate-p99", gated.p99_seconds, GATE_AIM_SECONDS, "s", digits=2)
+    figure("gate-p99", found.p99_seconds, GATE_AIM_SECONDS, "s", digits=2)
 
 
 def figure(name: str, value: float, aim: float, unit: str, *, digits: int = 0) -> None:

@@ -30,7 +30,7 @@ from runtime.clock import Clock, parse_time
 from runtime.cost.entries import closing_from_dict, opening_from_dict
 from runtime.cost.ledger import Closing, Opening
 from stacks.fleet import Fleet
-from stacks.labels import AGENT_NAME, GPU_RESOURCE, SYSTEM_NAMESPACE
+from stacks.labels import AGENT_NAME, GPU_RESOURCE, PROJECT_LABEL, SYSTEM_NAMESPACE
 from stacks.load import load_text
 from tests.conftest import ROOT, Plane
 
@@ -93,6 +93,9 @@ config:
       amber: {quota: {a100-onprem: 4}, borrow: {h100-onprem: 0}, weight: 3}
       cyan: {quota: {a100-onprem: 4}, borrow: {h100-onprem: 0}}
       olive: {quota: {a100-onprem: 8}, borrow: {h100-onprem: 0}}
+    projects:
+      daily: {budget: {daily: 20 USD}}
+      paper: {budget: {daily: 20 USD}}
     burst:
       policy: {kind: constant, wait: 4m}
       order: [spot, od]
@@ -174,11 +177,22 @@ class Stack:
             summary = event.get("summaryEvent", {}).get("resourceChanges", summary)
         return {kind: count for kind, count in summary.items() if kind != "same"}
 
-    def submit(self, team: str, gpus: int, *, job_class: str = "normal", run: float = 10, longest: float = 20) -> str:
+    def submit(
+        self,
+        team: str,
+        gpus: int,
+        *,
+        job_class: str = "normal",
+        run: float = 10,
+        longest: float = 20,
+        project: str | None = None,
+    ) -> str:
         """Submit a job that runs `run` fleet minutes; return its name."""
         number = self._names[team] = self._names.get(team, 0) + 1
         job = TraceJob(f"{team}-{number}", team, job_class, gpus, 0, run * 60, run * 60, longest * 60)
         manifest = job_manifest(job, self.fleet, 60, run_id="t")
+        if project is not None:
+            manifest["spec"]["template"]["metadata"].setdefault("labels", {})[PROJECT_LABEL] = project
         self.kube.create(manifest)
         return str(manifest["metadata"]["name"])
 

@@ -16,6 +16,7 @@ from infra.local.errors import KubeError
 from stacks.labels import (
     AGENT_NAME,
     FLAVOR_LABEL,
+    FORECAST_NAME,
     GATE_NAME,
     LOCATION_LABEL,
     MANAGED_BY,
@@ -24,10 +25,13 @@ from stacks.labels import (
     PREFIX,
     QUEUE_LABEL,
     SYSTEM_NAMESPACE,
+    TOP_UPS_NAME,
+    burst_queue,
 )
 from tests.e2e.conftest import FLEET_FILE, KUEUE, Stack, complaints, condition, wait_for
 
 CLOUD = "h100-aws-spot"
+YELLOW_TWIN = burst_queue("yellow", CLOUD)
 MERGE = "application/merge-patch+json"
 DESTROY_LIMIT_SECONDS = 90.0
 """Generous: two cores, three namespaces to empty, an agent with a grace of 15 s."""
@@ -51,10 +55,10 @@ def test_a_second_up_changes_nothing(stack: Stack) -> None:
     assert up_after_a_refresh(stack) == {}
 
 
-def test_one_teams_quota_is_one_update(stack: Stack) -> None:
+def test_one_teams_quota_changes_its_cohort_and_what_the_agent_is_told(stack: Stack) -> None:
     smaller = FLEET_FILE.replace("green: {quota: {h100-onprem: 4}", "green: {quota: {h100-onprem: 3}")
     assert smaller != FLEET_FILE
-    assert stack.changes(stack.up(smaller)) == {"update": 1}
+    assert stack.changes(stack.up(smaller)) == {"update": 2}
 
 
 def agent_owned(stack: Stack, team: str, jobs: list[str]) -> dict[str, Any]:
@@ -72,8 +76,13 @@ def agent_owned(stack: Stack, team: str, jobs: list[str]) -> dict[str, Any]:
     check = stack.kube.get(KUEUE, "AdmissionCheck", GATE_NAME)
     lease = stack.kube.get("coordination.k8s.io/v1", "Lease", AGENT_NAME, SYSTEM_NAMESPACE)
     found["check"] = check["status"]["conditions"]
+    found["top-ups"] = stack.kube.get("v1", "ConfigMap", TOP_UPS_NAME, SYSTEM_NAMESPACE).get("data")
     found["lease"] = (lease["spec"]["holderIdentity"], lease["spec"]["acquireTime"])
     return found
+
+
+def forecast(stack: Stack, team: str) -> Any:
+    return stack.kube.get("v1", "ConfigMap", FORECAST_NAME, team).get("data")
 
 
 def ledger_files(stack: Stack) -> dict[Path, bytes]:
@@ -90,8 +99,11 @@ def test_what_the_agent_owns_survives_an_up_that_sees_no_change(stack: Stack, te
     patch_of = stack.workload(team, waiting)["metadata"]["name"]
     path = stack.kube.path(KUEUE, "Workload", patch_of, team)
     stack.kube.request("PATCH", path, {"spec": {"active": False}}, content_type=MERGE)
+    top_ups = stack.kube.path("v1", "ConfigMap", TOP_UPS_NAME, SYSTEM_NAMESPACE)
+    stack.kube.request("PATCH", top_ups, {"data": {"note": "no top-up"}}, content_type=MERGE)
+    wait_for("a forecast", lambda: forecast(stack, team), 45)
     before, files = agent_owned(stack, team, [bursting, waiting]), ledger_files(stack)
-    assert before[bursting]["queue"] == before[bursting]["queueName"] == f"{team}-burst"
+    assert before[bursting]["queue"] == before[bursting]["queueName"] == burst_queue(team, CLOUD)
     assert before[bursting]["gate"][0]["state"] == "Ready"
     assert before[waiting]["active"] is False
 
@@ -99,6 +111,8 @@ def test_what_the_agent_owns_survives_an_up_that_sees_no_change(stack: Stack, te
     assert up_after_a_refresh(stack) == {}
 
     assert agent_owned(stack, team, [bursting, waiting]) == before
+    assert forecast(stack, team)
+    stack.kube.request("PATCH", top_ups, {"data": {"note": None}}, content_type=MERGE)
     assert files.items() <= ledger_files(stack).items()
     assert files
 
@@ -144,10 +158,10 @@ def is_refused(stack: Stack, name: str) -> bool:
 def test_a_failure_in_the_middle_leaves_the_others_alone_and_is_repaired_by_the_next_up(
     stack: Stack, team: str
 ) -> None:
-    policies = refusal_of("yellow-burst")
+    policies = refusal_of(YELLOW_TWIN)
     for policy in policies:
         stack.kube.apply(policy)
-    wait_for("the refusal", lambda: is_refused(stack, "yellow-burst"))
+    wait_for("the refusal", lambda: is_refused(stack, YELLOW_TWIN))
     wider = FLEET_FILE.replace("    burst:\n", "      yellow: {quota: {h100-onprem: 0}}\n    burst:\n", 1)
     failed = stack.up(wider)
     for policy in reversed(policies):
@@ -155,13 +169,13 @@ def test_a_failure_in_the_middle_leaves_the_others_alone_and_is_repaired_by_the_
     assert not failed.succeeded
     assert "not on a Sunday" in complaints(failed)
     assert stack.kube.find(KUEUE, "ClusterQueue", "yellow")
-    assert stack.kube.find(KUEUE, "ClusterQueue", "yellow-burst") is None
+    assert stack.kube.find(KUEUE, "ClusterQueue", YELLOW_TWIN) is None
     job = stack.submit(team, 4)
     wait_for("the other teams' work", lambda: stack.flavor(team, job), 10)
 
-    wait_for("the end of the refusal", lambda: not is_refused(stack, "yellow-burst"))
+    wait_for("the end of the refusal", lambda: not is_refused(stack, YELLOW_TWIN))
     assert stack.changes(stack.up())["create"] >= 2
-    assert stack.kube.find(KUEUE, "ClusterQueue", "yellow-burst")
+    assert stack.kube.find(KUEUE, "ClusterQueue", YELLOW_TWIN)
     assert stack.changes(stack.up()) == {}
 
 

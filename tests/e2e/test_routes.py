@@ -24,7 +24,7 @@ from stacks.labels import (
     burst_queue,
     window_queue,
 )
-from tests.e2e.conftest import AGENT_USER, KUEUE, WIDE_FLEET_FILE, Stack, reserved_flavor, wait_for
+from tests.e2e.conftest import AGENT_USER, KUEUE, WIDE_FLEET_FILE, Stack, condition, reserved_flavor, wait_for
 from tests.e2e.test_chaos import agent_pid
 
 LOCAL, SPOT, ON_DEMAND = "h100-onprem", "h100-aws-spot", "h100-aws-on-demand"
@@ -188,18 +188,17 @@ def stop_policy(stack: Stack, team: str, queue: str) -> str:
     return str(stack.kube.get(KUEUE, "LocalQueue", queue, team)["spec"].get("stopPolicy") or "None")
 
 
-@pytest.mark.parametrize("team", ["blue"], indirect=True)
 def test_a_budget_refills_at_the_turn_of_its_own_day(full: Stack, team: str) -> None:
     """8 GPUs x 40 minutes x 3.60 = 19.20 of 20 USD: one a day."""
     midnight = datetime.fromtimestamp(full.fleet_now(), UTC) + timedelta(minutes=45)
     turn = (midnight + timedelta(hours=1)).replace(minute=0, second=0, microsecond=0)  # in 45 to 105 s
     zone = f"Etc/GMT{turn.hour:+d}" if turn.hour <= 12 else f"Etc/GMT-{24 - turn.hour}"
-    daily = f"daily: 20 USD, time_zone: {zone}"
-    assert full.up(WIDE_FLEET_FILE.replace("daily: 20 USD", daily)).succeeded
+    budget = "daily: {budget: {daily: 20 USD"
+    assert full.up(WIDE_FLEET_FILE.replace(budget, f"{budget}, time_zone: {zone}")).succeeded
     try:
-        first = full.submit(team, 8, run=60, longest=40)  # stopped at its limit
+        first = full.submit(team, 8, run=60, longest=40, project="daily")  # stopped at its limit
         wait_for("the first in the cloud", lambda: full.flavor(team, first) == SPOT, 20)
-        second = full.submit(team, 8, run=30, longest=40)
+        second = full.submit(team, 8, run=30, longest=40, project="daily")
         wait_for("the budget verdict", lambda: full.verdict(team, second).get("code") == "budget", 15)
         wait_for("the second in the cloud", lambda: full.flavor(team, second) == SPOT, 120)
         # What it runs after midnight is the next day's money, so the last minutes' worth may be left of this day's.
@@ -208,16 +207,16 @@ def test_a_budget_refills_at_the_turn_of_its_own_day(full: Stack, team: str) -> 
         assert full.up(WIDE_FLEET_FILE).succeeded
 
 
-@pytest.mark.parametrize("team", ["blue"], indirect=True)
 def test_a_top_up_lets_the_next_job_go(full: Stack, team: str) -> None:
-    first = full.submit(team, 8, run=30, longest=40)
-    second = full.submit(team, 8, run=30, longest=40)
+    """Ten minutes of 8 GPUs cost 4.80 of 20 USD a day; another forty would not fit, but for the top-up."""
+    first = full.submit(team, 8, run=10, longest=40, project="paper")
+    wait_for("the first's end", lambda: condition(full.workload(team, first), "Finished"), 60)
+    second = full.submit(team, 8, run=10, longest=40, project="paper")
     wait_for("the budget verdict", lambda: full.verdict(team, second).get("code") == "budget", 20)
-    assert full.flavor(team, first) in (SPOT, None)
     now = full.fleet_now()
     granted = TopUp(
         id="deadline",
-        scope=f"team {team}",
+        scope="project paper",
         usd=Decimal(100),
         reason="paper deadline",
         author="admin@acme",
