@@ -115,9 +115,20 @@ class Kube(Api):
         return await self.merge(WORKLOADS, namespace, name, body)
 
     async def answer_gate(
-        self, namespace: str, name: str, *, check: str, message: str, resource_version: str, now: float
+        self,
+        namespace: str,
+        name: str,
+        *,
+        check: str,
+        message: str,
+        resource_version: str,
+        now: float,
+        condition: Raw | None = None,
     ) -> None:
         """Answer our check of a Workload with Ready, if the Workload has not changed since it was read.
+
+        The condition for people goes along: each write of a Workload's status costs the API server more than all else
+        that a release needs.
 
         Server-side apply, because the list of checks has other writers and a merge patch would replace it.
 
@@ -130,7 +141,8 @@ class Kube(Api):
             "message": message[:_MESSAGE_LIMIT],
             "lastTransitionTime": format_time(now),
         }
-        await self.apply(WORKLOADS, namespace, name, {"admissionChecks": [entry]}, resource_version)
+        status: Raw = {"admissionChecks": [entry]} | ({"conditions": [condition]} if condition else {})
+        await self.apply(WORKLOADS, namespace, name, status, resource_version)
 
     async def write_condition(self, namespace: str, name: str, condition: Raw) -> None:
         """Set one condition of a Workload, and leave everything else of its status alone.

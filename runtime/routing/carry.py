@@ -11,7 +11,8 @@ recognises:
 - hold: the annotation, by which the next decision knows that the job was told.
 - window queues: one patch.
 
-The condition for people comes last everywhere, so that they wait and jobs do not.
+The condition for people comes last, so that they wait and jobs do not; that of a cleared job goes with the gate's
+answer, and that a job may use the cloud while it still waits is told by an event alone.
 """
 
 from __future__ import annotations
@@ -93,6 +94,7 @@ class Carrier:
                     message=sentence(action.verdict),
                     resource_version=raw["metadata"]["resourceVersion"],
                     now=self._context.clock.real_now(),
+                    condition=self._teller.condition_of(raw, action.verdict),
                 )
             except Conflict:
                 if last:
@@ -103,7 +105,7 @@ class Carrier:
         facts = action.verdict.facts
         if isinstance(waited := facts.get("waited_s"), float) and isinstance(limit := facts.get("limit_s"), float):
             metrics.eligible_to_cleared_seconds.labels(team=job.team).observe(max(0.0, waited - limit))
-        await self._tell("cleared", decision, action, raw)
+        await self._tell("cleared", decision, action, None)
         return True
 
     async def release(self, decision: Decision, action: Release) -> bool:
@@ -115,9 +117,9 @@ class Carrier:
             if (seen := await self._context.as_decided(job)) is None:
                 return False
             version = seen["metadata"]["resourceVersion"] if action.target != job.target else None
-        raw = await self._actuator.release(job, action.target, _mark(decision, action), version)
+        await self._actuator.release(job, action.target, _mark(decision, action), version)
         metrics.releases.labels(team=job.team, job_class=job.job_class).inc()
-        await self._tell("released", decision, action, raw)
+        await self._tell("released", decision, action, None)
         return True
 
     async def recall(self, decision: Decision, action: Recall) -> bool:
@@ -163,9 +165,10 @@ class Carrier:
         verdict = Verdict(Code.KEPT_LOCAL, {"until": round(until), "reason": reason})
         return verdict_to_json(verdict, decision.id, decision.decided_at)
 
-    async def _tell(self, what: str, decision: Decision, action: JobAction, raw: Raw) -> None:
+    async def _tell(self, what: str, decision: Decision, action: JobAction, raw: Raw | None) -> None:
         log.info(what, extra={"decision": decision.id, **describe(action), "why": sentence(action.verdict)})
-        await self._teller.condition(raw, action.verdict)
+        if raw is not None:
+            await self._teller.condition(raw, action.verdict)
         if (event := event_of(action)) is not None:
             await self._teller.event(event)
 

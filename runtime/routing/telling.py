@@ -31,7 +31,6 @@ LONGEST_MESSAGE_BYTES: Final = 32_768
 MOST_REMEMBERED: Final = 10_000
 """Jobs whose last event is remembered; a job beyond may be told twice."""
 
-_MAY_USE_THE_CLOUD: Final = frozenset({Code.RELEASED, Code.CLEARED})
 log = logging.getLogger(__name__)
 Action = Close | Adopt | JobAction | SetQueue
 
@@ -47,7 +46,7 @@ class Teller:
 
     async def condition(self, raw: Raw, verdict: Verdict) -> None:
         """Say the verdict in the status of the Workload, as it was written last; what is refused is only counted."""
-        new = condition(raw, verdict, self._clock.real_now())
+        new = self.condition_of(raw, verdict)
         if new is None:
             return
         metadata = raw["metadata"]
@@ -55,6 +54,10 @@ class Teller:
             await self._kube.write_condition(metadata["namespace"], metadata["name"], new)
         except KubeError as error:
             _lost("a condition", error)
+
+    def condition_of(self, raw: Raw, verdict: Verdict) -> Raw | None:
+        """The condition that says the verdict, or None where the Workload says just that already."""
+        return condition(raw, verdict, self._clock.real_now())
 
     async def event(self, event: Event) -> None:
         """Write an event, unless it was the last one about its subject; never fails."""
@@ -79,7 +82,7 @@ class Teller:
 
 def condition(raw: Raw, verdict: Verdict, real_now: float) -> Raw | None:
     """The condition that says the verdict, or None where the Workload says just that already."""
-    status = "True" if verdict.code in _MAY_USE_THE_CLOUD else "False"
+    status = "True" if verdict.code is Code.CLEARED else "False"
     new: Raw = {
         "type": VERDICT_CONDITION,
         "status": status,

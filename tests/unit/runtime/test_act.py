@@ -57,7 +57,7 @@ def test_a_waiting_job_reaches_the_cloud_and_its_end_is_charged(world: World) ->
     assert closing.usd == pytest.approx(Decimal(2), abs=Decimal("0.01"))
 
 
-@pytest.mark.parametrize("write", range(1, 9))
+@pytest.mark.parametrize("write", range(1, 7))
 def test_an_agent_killed_at_any_write_is_continued_by_the_next_and_money_is_committed_once(
     world: World, write: int
 ) -> None:

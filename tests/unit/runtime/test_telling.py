@@ -15,6 +15,7 @@ from tests.fakes.world import (
     WAITING,
     World,
     a_decision,
+    at_gate,
 )
 
 
@@ -33,10 +34,12 @@ def test_people_read_the_verdict_in_a_condition_whose_time_is_that_of_its_last_t
     world.act(a_decision(holds=(Hold(world.job(), Verdict(Code.CLOUD_FULL, {"gpus": 1})),)))
     second = world.burst()
     assert (second["reason"], second["lastTransitionTime"]) == ("CloudFull", first["lastTransitionTime"])
-    world.act(a_decision(releases=(Release(world.job(), RELEASED, SPOT),)))
-    third = world.burst()
-    assert (third["status"], third["reason"]) == ("True", "Released")
-    assert third["lastTransitionTime"] > first["lastTransitionTime"]
+
+
+def test_a_cleared_job_says_so_in_the_very_write_that_opens_the_gate(world: World) -> None:
+    world.act(a_decision(clears=(at_gate(world),)))
+    told = world.burst()
+    assert (told["status"], told["reason"], world.gate()) == ("True", "Cleared", "Ready")
 
 
 def test_a_hold_that_was_refused_is_told_again_in_full(world: World) -> None:
