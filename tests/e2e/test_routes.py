@@ -188,6 +188,7 @@ def stop_policy(stack: Stack, team: str, queue: str) -> str:
     return str(stack.kube.get(KUEUE, "LocalQueue", queue, team)["spec"].get("stopPolicy") or "None")
 
 
+@pytest.mark.long
 def test_a_budget_refills_at_the_turn_of_its_own_day(full: Stack, team: str) -> None:
     """8 GPUs x 40 minutes x 3.60 = 19.20 of 20 USD: one a day."""
     midnight = datetime.fromtimestamp(full.fleet_now(), UTC) + timedelta(minutes=45)
