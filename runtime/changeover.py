@@ -61,11 +61,16 @@ class Changeover:
         self._next = (watching, self._group.create_task(watching.run()))
         log.info("the configuration changed; it takes effect once everything is listed anew")
 
-    def advance(self) -> bool:
-        """Put the changed configuration in force, if there is one and its caches are complete; says whether it did."""
+    async def advance(self) -> bool:
+        """Put the changed configuration in force, if there is one and its caches are complete; says whether it did.
+
+        What the former actor still writes for people ends first.
+        """
         if self._next is None or not self._next[0].complete:
             return False
         before = self.config
+        self.actor.stop()
+        await self.actor.finish()
         if self._task is not None:
             self._task.cancel()
         (self.watching, self._task), self._next = self._next, None

@@ -110,6 +110,7 @@ class Agent:
             others = (self._lease, self._reload, self._treasury.requests)
             background = [group.create_task(task.run()) for task in others]
             await self._ticks()
+            await self._current.actor.finish()
             await self._forecasting.stop()
             self._current.stop()
             for task in background:
@@ -126,7 +127,7 @@ class Agent:
             self._changed.clear()
             began = asyncio.get_running_loop().time()
             try:
-                if self._current.advance():
+                if await self._current.advance():
                     self._treasury.reconfigure()
                 unfinished = await self._tick()
             except Exception as error:
@@ -164,7 +165,7 @@ class Agent:
         now = self._clock.now()
         with metrics.decision_seconds.time():
             decision = decide(seen, config, now, secrets.token_hex(6))
-        self._measures.decided(decision, seen, config)
+        self._measures.decided(decision)
         if seen.books is not None and not config.dry_run:
             await self._gatekeeper.activate(self._current.watching.checks or ())
         unfinished = await self._current.actor.act(decision)
@@ -189,8 +190,8 @@ class Agent:
         """Users, metrics, alarms and forecasts: what is for people, after what is for jobs."""
         config = self.config
         for event in self._complaints.for_users(seen.jobs):
-            await self._current.actor.warn(event)
-        await self._treasury.look(config, now, self._current.actor.warn)
+            self._current.actor.warn(event)
+        self._treasury.look(config, now, self._current.actor.warn)
         metrics.publish_jobs(seen.jobs, config)
         self._board.show(self._all_alarms(seen, decision, now), asyncio.get_running_loop().time())
         if not config.dry_run:
@@ -207,7 +208,8 @@ class Agent:
         missing = self._current.watching.missing_flavors
         found = [*self._own_alarms(), *stray_alarms(decision)]
         found += cluster_alarms(seen, self.config, now, check=check, missing_flavors=missing)
-        return found + [alarm for standing in self._treasury.standing() for alarm in money_alarms(standing)]
+        summary = self._treasury.summary
+        return found if summary is None else [*found, *money_alarms(summary)]
 
     def _watch(self, config: AgentConfig) -> Watching:
         return Watching(self._kube, config, self._clock, self._complaints.report, self._changed)

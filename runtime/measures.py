@@ -15,13 +15,13 @@ from typing import Final
 
 from runtime import metrics
 from runtime.routing.decision import Decision
-from runtime.routing.local import LocalRoom
-from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.routing.snapshot import WAITING_STAGES, Job, Stage
 from runtime.routing.verdict import Code
 from runtime.simulation.told import Forecast
 from stacks.agent_config import AgentConfig
 
-_WAITING: Final = frozenset({Stage.QUEUED, Stage.RELEASED, Stage.AT_GATE})
+_WAITING: Final = frozenset(WAITING_STAGES) - {Stage.RECALLING}
+"""A job on its way back to its queue neither starts nor could have started."""
 _RUNNING: Final = frozenset({Stage.RUNNING_LOCAL, Stage.RUNNING_CLOUD})
 _ON_ITS_WAY: Final = frozenset({None, Code.WAITING, Code.RELEASED, Code.CLEARED})
 """Verdicts under which nothing but its wait keeps a job."""
@@ -42,15 +42,16 @@ class Measures:
         self._starting: set[str] = set()
         self._foreseen: dict[str, float] = {}
 
-    def decided(self, decision: Decision, seen: Snapshot, config: AgentConfig) -> None:
+    def decided(self, decision: Decision) -> None:
         """Look at a decision: since when jobs may leave, and which were cleared although they would fit locally."""
         for release in decision.releases:
             earliest = release.verdict.facts.get("earliest_at")
             kept_by_wait = release.job.verdict_code in _ON_ITS_WAY and isinstance(earliest, int | float)
             at = min(float(earliest), decision.decided_at) if kept_by_wait and earliest else decision.decided_at
             self._eligible_at.setdefault(release.job.uid, at)
-        for team in cleared_with_local_room(decision, seen, config):
-            metrics.cloud_starts_with_local_room.labels(team=team).inc()
+        for clear in decision.clears:
+            if clear.verdict.facts.get("local_room"):
+                metrics.cloud_starts_with_local_room.labels(team=clear.job.team).inc()
 
     def forecast(self, forecasts: Mapping[str, Forecast]) -> None:
         """Keep the first start that each job was told."""
@@ -111,16 +112,6 @@ class Measures:
                 delay = max(0.0, at - self._eligible_at[job.uid])
                 metrics.eligible_to_running_seconds.labels(team=job.team).observe(delay)
         self._starting = still
-
-
-def cleared_with_local_room(decision: Decision, seen: Snapshot, config: AgentConfig) -> list[str]:
-    """The teams of jobs that this decision clears although they would fit on local GPUs, one entry for each job."""
-    if not decision.clears:
-        return []
-    room = LocalRoom(config, seen.capacity)
-    for job in seen.jobs:
-        room.count(job)
-    return [clear.job.team for clear in decision.clears if room.fits(clear.job)]
 
 
 def _shape(job: Job) -> _Shape:

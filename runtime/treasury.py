@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from typing import Final, NamedTuple
 
@@ -40,7 +40,7 @@ MONEY_SECONDS: Final = 5.0
 
 MOST_PROBLEMS_LOGGED: Final = 20
 log = logging.getLogger(__name__)
-Tell = Callable[[Event], Awaitable[None]]
+Tell = Callable[[Event], None]
 
 
 class _Requests(NamedTuple):
@@ -121,7 +121,7 @@ class Treasury:
             added = f"{format_usd(stands.usd)} added to the budget of the {stands.scope}"
             text = f"{added} by {stands.author}: {stands.reason}"
             log.info("top-up recorded", extra={"id": stands.id, "scope": stands.scope, "usd": str(stands.usd)})
-            await tell(events.top_up_recorded(self._subject(stands.scope, config), stands.id, text))
+            tell(events.top_up_recorded(self._subject(stands.scope, config), stands.id, text))
 
     def _wanted(self, config: AgentConfig) -> tuple[TopUp, ...]:
         found = next(iter(self.requests.values()), _NO_REQUESTS)
@@ -144,7 +144,7 @@ class Treasury:
         self._parsed = (None, ())
         self._summed_at = float("-inf")
 
-    async def look(self, config: AgentConfig, now: float, tell: Tell) -> None:
+    def look(self, config: AgentConfig, now: float, tell: Tell) -> None:
         """Add up every budget if it is due; show it, and tell of thresholds that are newly reached."""
         books, at = self._store.books, asyncio.get_running_loop().time()
         if books is None:
@@ -158,7 +158,7 @@ class Treasury:
         metrics.publish_money(self.summary, found, config)
         keys = {(one.scope, one.period, one.period_start, one.threshold): one for one in found}
         for key in keys.keys() - self._told:
-            await tell(_threshold_event(self._subject(keys[key].scope, config), keys[key]))
+            tell(_threshold_event(self._subject(keys[key].scope, config), keys[key]))
         self._told = set(keys)
 
     def _subject(self, scope: str, config: AgentConfig) -> Subject:
@@ -166,11 +166,6 @@ class Treasury:
         if team is not None and team in config.teams:
             return events.on_namespace(config.teams[team].namespace)
         return events.on_config_map(self._namespace)
-
-    def standing(self) -> Iterator[Summary]:
-        """The last summary, if there is one."""
-        if self.summary is not None:
-            yield self.summary
 
 
 def _threshold_event(subject: Subject, one: Reached) -> Event:

@@ -6,7 +6,6 @@ secret and no path of a machine.
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import Annotated, Literal
 
 import yaml
@@ -162,11 +161,6 @@ class AgentConfig(Model):
 
     replay_speed: Annotated[float, Field(ge=1)] = 1.0
     """Seconds of fleet time in each real second."""
-
-    @property
-    def dearest_burst_price(self) -> Decimal:
-        """The most a burst GPU-hour may cost on any flavor."""
-        return max(self.flavors[name].usd_per_gpu_hour for name in self.burst_order)
 
 
 LEDGER_MOUNT = "/var/lib/gpufleet/ledger"

@@ -17,17 +17,16 @@ from typing import Any, Final, Literal
 from infra.commands.cluster import Cluster, SeenJob, read_forecasts
 from runtime.errors import KubeError
 from runtime.kube import Resource
-from runtime.routing.snapshot import Job, Stage
+from runtime.routing.snapshot import QUEUED_STAGES, Job
 from runtime.routing.verdict import Code
+from runtime.simulation.floor import order
+from runtime.simulation.forecast import positions
 from runtime.simulation.text import TeamForecast
 from runtime.simulation.told import BEYOND_HORIZON, FAR_BACK, Forecast
 from stacks.quantities import format_duration
 
 LONGEST_AGE_SECONDS: Final = 300.0
 """Of a forecast, in real time: the agent writes it anew every minute or so, so an older one says that nobody does."""
-
-QUEUED_STAGES: Final = (Stage.QUEUED, Stage.RELEASED, Stage.RECALLING)
-"""Where a job can be that has a place in a queue."""
 
 PlaceSource = Literal["kueue", "order"]
 
@@ -55,22 +54,15 @@ class Outlook:
 
 async def read_outlook(cluster: Cluster, seen: Sequence[SeenJob], namespace: str | None = None) -> Outlook:
     """Places of all jobs that wait, and what the agent forecasts of them."""
-    places: dict[str, int] = {}
-    sources: dict[str, PlaceSource] = {}
+    places = positions(one.job for one in seen)
+    sources: dict[str, PlaceSource] = dict.fromkeys(places, "order")
     for jobs in _waiting(seen):
-        served = await _served(cluster, jobs)
-        ordered = sorted(jobs, key=_order) if served is None else served
-        places |= {job.uid: place for place, job in enumerate(ordered, 1)}
-        sources |= dict.fromkeys((job.uid for job in ordered), "order" if served is None else "kueue")
+        if (served := await _served(cluster, jobs)) is not None:
+            places |= {job.uid: place for place, job in enumerate(served, 1)}
+            sources |= dict.fromkeys((job.uid for job in served), "kueue")
     forecasts, missing = await read_forecasts(cluster.kube, namespace)
     outlook = Outlook(places, sources, stale=missing)
     return _with_forecasts(outlook, forecasts, seen, cluster.clock.real_now())
-
-
-def by_order(seen: Sequence[SeenJob]) -> Outlook:
-    """Places by priority and age alone."""
-    places = {job.uid: place for jobs in _waiting(seen) for place, job in enumerate(sorted(jobs, key=_order), 1)}
-    return Outlook(places, dict.fromkeys(places, "order"))
 
 
 def _waiting(seen: Sequence[SeenJob]) -> list[list[Job]]:
@@ -161,12 +153,8 @@ async def _served(cluster: Cluster, jobs: Sequence[Job]) -> list[Job] | None:
         except (KubeError, KeyError, TypeError, ValueError, AttributeError):
             return None
     # Whoever was listed as waiting and is in no queue of Kueue's has just started, or is just coming back.
-    return list(heapq.merge(*queues, sorted(by_name.values(), key=_order), key=_order))
+    return list(heapq.merge(*queues, sorted(by_name.values(), key=order), key=order))
 
 
 def _name(item: dict[str, Any]) -> tuple[str, str]:
     return item["metadata"]["namespace"], item["metadata"]["name"]
-
-
-def _order(job: Job) -> tuple[int, float, str]:
-    return -job.priority, job.created_at, job.uid

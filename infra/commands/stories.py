@@ -12,13 +12,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from infra.commands.cluster import Cluster, SeenJob
-from infra.commands.outlook import QUEUED_STAGES, Outlook, start_sentence
+from infra.commands.outlook import Outlook, start_sentence
 from runtime.routing.explain import RecordedVerdict, sentence, verdict_from_json
-from runtime.routing.snapshot import Job, Stage
+from runtime.routing.snapshot import WAITING_STAGES, Job, Stage
 from runtime.routing.verdict import Code, Verdict
 from stacks.labels import VERDICT_ANNOTATION, VERDICT_CONDITION
-
-_WAITING = (*QUEUED_STAGES, Stage.AT_GATE)
 
 
 def in_order(seen: Sequence[SeenJob]) -> list[SeenJob]:
@@ -38,7 +36,7 @@ def stories(found: Sequence[SeenJob], cluster: Cluster, outlook: Outlook) -> lis
 
 def _order(seen: SeenJob) -> tuple[str, bool, int, float]:
     job = seen.job
-    return job.team, job.stage not in _WAITING, -job.priority, job.created_at
+    return job.team, job.stage not in WAITING_STAGES, -job.priority, job.created_at
 
 
 def _row(seen: SeenJob, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
@@ -64,7 +62,7 @@ def _row(seen: SeenJob, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
 
 def _start(job: Job, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
     """When the job is expected to start, where it has yet to."""
-    told = outlook.forecasts.get(job.uid) if job.stage in _WAITING else None
+    told = outlook.forecasts.get(job.uid) if job.stage in WAITING_STAGES else None
     at = None if told is None else told.start_at
     return {
         "starts_at": None if at is None else _moment(at),

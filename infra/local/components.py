@@ -40,6 +40,9 @@ _CONTROLLERS = (
     "node-lifecycle-controller",  # taint-eviction alone logs index errors
     "taint-eviction-controller",
 )
+_SPARING_COLLECTION = {"GOGC": "250"}
+"""For the two busiest processes, which spend a quarter of their time collecting garbage as Go is set (profiled with 500
+jobs in six minutes); memory is cheaper than time where two cores run everything."""
 _NO_HEARTBEATS = "87600h"  # ten years: simulated nodes send no heartbeats and must not be taken for lost
 
 
@@ -95,9 +98,10 @@ def build(state: State, pki: Pki, ports: Mapping[str, int], binaries: Mapping[st
                 str(binaries["kueue"]),
                 f"--kubeconfig={_kubeconfig_path(state, 'kueue')}",
                 f"--config={_yaml(state, 'kueue')}",
-                "--zap-log-level=2",
+                "--zap-log-level=1",
             ),
             kueue_ports,
+            _SPARING_COLLECTION,
         ),
         podrunner(state),
     ]
@@ -154,7 +158,7 @@ def _apiserver(state: State, pki: Pki, ports: Mapping[str, int], binary: Path) -
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         *audit.flags(_yaml(state, "audit-policy"), state.audit_log),
     )
-    return Component("apiserver", command, {"apiserver": ports["apiserver"]})
+    return Component("apiserver", command, {"apiserver": ports["apiserver"]}, _SPARING_COLLECTION)
 
 
 def _controller_manager(state: State, binary: Path) -> Component:

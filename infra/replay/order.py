@@ -17,13 +17,18 @@ from stacks.fleet import Fleet
 LASTING_SECONDS = 1.0
 """Real seconds that a missed chance lasts to count as lasting: Kueue batches requeues at about a second."""
 
+WRITING_SECONDS = 0.25
+"""Real seconds within which two reservations count as made at once: Kueue decides one after the other but writes them
+side by side, and the log has the order of the writes."""
+
 
 @dataclass(frozen=True, slots=True)
 class Missed:
     """A job that went to the cloud although it fitted locally, or an older job that was passed over.
 
     `lasted_seconds` is real: how long it had fitted by then, or how long the older job went on waiting. `alike` says
-    that both are of one class and size, where nothing but their age tells them apart.
+    that both are of one class and size, where nothing but their age tells them apart. `waited_seconds` is for how long
+    the older job had stood in its queue, in real time.
     """
 
     at: float
@@ -32,6 +37,16 @@ class Missed:
     other: str | None
     lasted_seconds: float
     alike: bool = False
+    waited_seconds: float = 0.0
+
+    @property
+    def unfair(self) -> bool:
+        """Whether Kueue had both in its queues, alike in all but age, and chose the younger.
+
+        A job that was preempted a moment ago is not in its queue yet, and one that reserves at the same moment was not
+        passed over.
+        """
+        return self.alike and self.waited_seconds >= LASTING_SECONDS and self.lasted_seconds >= WRITING_SECONDS
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +105,7 @@ def inversions(histories: Histories, fleet: Fleet, since: float = 0.0) -> list[M
     twins = twins_of(fleet)
     local = {flavor.name for flavor in fleet.flavors.values() if not flavor.cloud}
     end = max((change.at for one in histories.jobs.values() for change in one.changes), default=0.0)
-    pending: dict[tuple[str, int], dict[str, tuple[History, str]]] = {}
+    pending: dict[tuple[str, int], dict[str, tuple[History, Change]]] = {}
     changes = iter(_changes(histories))
     if not histories.jobs:
         return []
@@ -100,27 +115,28 @@ def inversions(histories: Histories, fleet: Fleet, since: float = 0.0) -> list[M
         while version < reservation.version:
             waiting = pending.setdefault((owner.team, owner.priority), {})
             if change.open:
-                waiting[owner.uid] = owner, change.queue
+                waiting[owner.uid] = owner, change
             else:
                 waiting.pop(owner.uid, None)
             version, owner, change = next(changes)
         if reservation.at < since:
             continue
-        for older, queue in pending.get((younger.team, younger.priority), {}).values():
+        for older, entered in pending.get((younger.team, younger.priority), {}).values():
             if older.created_at >= younger.created_at or older.gpus > younger.gpus:
                 continue
-            if reservation.flavor in local or queue in twins:
+            if reservation.flavor in local or entered.queue in twins:
                 until = next((one.at for one in older.changes if one.version > reservation.version), end)
                 names = (younger.job or younger.name, older.job or older.name)
                 lasted = max(0.0, until - reservation.at)
                 alike = (older.job_class, older.gpus) == (younger.job_class, younger.gpus)
-                found.append(Missed(reservation.at, younger.namespace, *names, lasted, alike))
+                waited = max(0.0, reservation.at - entered.at)
+                found.append(Missed(reservation.at, younger.namespace, *names, lasted, alike, waited))
     return found
 
 
-def share_of_alike(found: list[Missed], histories: Histories, since: float = 0.0) -> float:
-    """The share of all reservations that passed over an older job of their own class and size."""
-    passed = {(one.namespace, one.job, one.at) for one in found if one.alike}
+def unfair_share(found: list[Missed], histories: Histories, since: float = 0.0) -> float:
+    """The share of all reservations that unfairly passed over an older job."""
+    passed = {(one.namespace, one.job, one.at) for one in found if one.unfair}
     reservations = sum(reservation.at >= since for _, reservation in _reservations(histories))
     return len(passed) / reservations if reservations else 0.0
 

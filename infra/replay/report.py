@@ -116,8 +116,9 @@ def _exactness(summary: Summary) -> Iterator[str]:
     )
     yield from _missed("cloud starts while the job would have fitted locally", exactness.missed_local)
     yield from _missed("older jobs of the same team and priority passed over", exactness.inversions)
-    alike = sum(one.alike for one in exactness.inversions)
-    yield f"of these, of the same class and size: {alike} ({exactness.inverted_share:.1%} of all reservations)"
+    alike, unfair = sum(one.alike for one in exactness.inversions), sum(one.unfair for one in exactness.inversions)
+    yield f"of these, of the same class and size: {alike}; where Kueue had both in its queues for a second: {unfair}"
+    yield f"older jobs of the same class and size passed over: {exactness.inverted_share:.1%} of all reservations"
     yield _verify("kubectl get workloads -A --sort-by=.metadata.creationTimestamp")
     yield _delays("eligible to running while quota is free", [one for one in exactness.delays if one.quota_free])
     crowded = [one for one in exactness.delays if not one.quota_free]

@@ -39,7 +39,6 @@ class SubmitReport:
     existing: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     late_seconds: array[float] = field(default_factory=lambda: array("d"))
-    last_due_seconds: float = 0.0
     complete: bool = False
 
     @property
@@ -93,7 +92,6 @@ async def submit(
         async with asyncio.TaskGroup() as tasks:
             for job in jobs:
                 due = start + job.submit_seconds / speed
-                report.last_due_seconds = job.submit_seconds
                 await asyncio.sleep(max(0.0, due - loop.time()))
                 await slots.acquire()
                 tasks.create_task(post(job, due))

@@ -87,7 +87,7 @@ class Moves:
 class Exactness:
     """How exact the burst rule was; see infra.replay.gate, infra.replay.order and infra.replay.delays for each rule.
 
-    `inverted_share` is that of reservations which passed over an older job of their own class and size.
+    `inverted_share` is that of reservations which unfairly passed over an older job (infra.replay.order.Missed).
     """
 
     gate: GateProof

@@ -18,7 +18,7 @@ from infra.replay.delays import FirstEta, eta_errors, gate_delays, release_delay
 from infra.replay.gate import prove_gate
 from infra.replay.histories import Histories
 from infra.replay.history import History, Reservation, twins_of
-from infra.replay.order import inversions, missed_local, share_of_alike
+from infra.replay.order import inversions, missed_local, unfair_share
 from infra.replay.summary import AT_ONCE_SECONDS, Evidence, Exactness, Held, Moves, Placed, Spend, Summary, Waits
 from runtime.clock import Clock
 from runtime.cost.exposure import month_of
@@ -47,7 +47,7 @@ def exactness_of(
         moves=moves_of(histories, fleet, since),
         missed_local=tuple(missed_local(histories, fleet, since)),
         inversions=tuple(passed_over),
-        inverted_share=share_of_alike(passed_over, histories, since),
+        inverted_share=unfair_share(passed_over, histories, since),
         delays=tuple(release_delays(histories, fleet, clock.speed, since)),
         gate_delays=tuple(gate_delays(histories, fleet, since)),
         eta_errors=tuple(eta_errors(histories, told, clock)),

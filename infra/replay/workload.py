@@ -6,7 +6,6 @@ It keeps no history and talks to nobody. Conditions carry whole seconds, as the 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +14,8 @@ from runtime.clock import parse_time
 from runtime.routing.explain import sentence, verdict_from_json
 from runtime.routing.requests import gpus_of
 from runtime.routing.verdict import Code
-from stacks.labels import EXPECTED_RUNTIME_ANNOTATION, GATE_NAME, GPU_RESOURCE, VERDICT_ANNOTATION
-from stacks.quantities import parse_duration
+from runtime.routing.wishes import expected_seconds
+from stacks.labels import GPU_RESOURCE, VERDICT_ANNOTATION
 
 Raw = Mapping[str, Any]
 
@@ -59,7 +58,6 @@ class Workload:
     finish_reason: str | None
     gone: bool
     gate: str | None
-    gate_message: str
     verdict: Said | None
     expected_seconds: float | None
     max_real_seconds: float | None
@@ -76,7 +74,6 @@ def workload_of(raw: Raw) -> Workload:
     conditions = {one["type"]: one for one in status.get("conditions") or []}
     flavor, assigned = _assignment(status.get("admission") or {})
     finished = conditions.get("Finished") or {}
-    checks = [one for one in status.get("admissionChecks") or [] if one.get("name") == GATE_NAME]
     return Workload(
         uid=metadata["uid"],
         namespace=metadata["namespace"],
@@ -97,9 +94,8 @@ def workload_of(raw: Raw) -> Workload:
         finish_reason=finished.get("reason") if finished.get("status") == "True" else None,
         gone="deletionTimestamp" in metadata and not metadata.get("finalizers"),
         gate=gate_state(raw),
-        gate_message=(checks[0].get("message") or "") if checks else "",
         verdict=_verdict((metadata.get("annotations") or {}).get(VERDICT_ANNOTATION)),
-        expected_seconds=_expected_seconds(spec),
+        expected_seconds=expected_seconds(spec, _ignore),
         max_real_seconds=spec.get("maximumExecutionTimeSeconds"),
     )
 
@@ -126,11 +122,5 @@ def _verdict(text: str | None) -> Said | None:
     return Said(verdict.code, sentence(verdict), recorded.at, waits)
 
 
-def _expected_seconds(spec: Raw) -> float | None:
-    """What the owner wrote on any pod template, the longest; text that is no duration says nothing."""
-    expected = []
-    for pod_set in spec["podSets"]:
-        annotations = (pod_set["template"].get("metadata") or {}).get("annotations") or {}
-        with suppress(ValueError):
-            expected.append(parse_duration(annotations.get(EXPECTED_RUNTIME_ANNOTATION)).total_seconds())
-    return max(expected, default=None)
+def _ignore(reason: str, text: str) -> None:
+    """The agent tells users what it cannot read on their jobs."""

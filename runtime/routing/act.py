@@ -1,9 +1,9 @@
 """Carries out decisions: what comes first, what may go on side by side, and what an error stops.
 
-Kinds of action follow each other in the order of Decision, up to eight actions at a time. Verdicts of holding jobs are
-rationed. An error of one job never stops another; a lost lease, a stop, or a decision that has grown old stops
-everything that has not begun. It decides nothing, and what fails or is left is decided again next time. How one action
-is carried out is runtime.routing.carry's business.
+Kinds of action follow each other in the order of Decision, up to eight actions at a time. What only people read is
+left to runtime.routing.outbox, so that no job waits for it. An error of one job never stops another; a lost lease, a
+stop, or a decision that has grown old stops everything that has not begun. It decides nothing, and what fails or is
+left is decided again next time. How one action is carried out is runtime.routing.carry's business.
 
 In a dry run nothing is written, neither to the cluster nor to the ledger: each action that a decision brings up anew is
 logged. This is the only place that looks at `dry_run`.
@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Final, TypeVar
 
 from runtime import metrics
@@ -24,7 +24,8 @@ from runtime.routing.carry import Carrier
 from runtime.routing.context import Context
 from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Recall, Release, SetQueue
 from runtime.routing.explain import sentence
-from runtime.routing.pace import Memory, Ration
+from runtime.routing.outbox import Outbox
+from runtime.routing.pace import Memory
 from runtime.routing.telling import Action, Teller, describe
 
 __all__ = ["Actor", "Context"]
@@ -45,11 +46,11 @@ class Actor:
     def __init__(self, context: Context, actuator: Actuator | None = None) -> None:
         self._context = context
         self._dry_run = context.config.dry_run
-        self._teller = Teller(context.kube, context.clock, context.identity)
-        self._carrier = Carrier(context, actuator or TwinQueues(context.kube, context.config), self._teller)
         self._limit = asyncio.Semaphore(PARALLEL_ACTIONS)
-        self._ration = Ration(_loop_time)
         self._memory = Memory(_loop_time)
+        teller = Teller(context.kube, context.clock, context.identity)
+        self._outbox = Outbox(teller, self._hold, self._memory, _loop_time, context.leading)
+        self._carrier = Carrier(context, actuator or TwinQueues(context.kube, context.config), self._outbox)
         self._rehearsed: frozenset[str] = frozenset()
         self._stopped = False
         self._until = 0.0
@@ -58,6 +59,11 @@ class Actor:
     def stop(self) -> None:
         """Begin no more actions; what has begun is finished."""
         self._stopped = True
+        self._outbox.stop()
+
+    async def finish(self) -> None:
+        """Wait until people were told everything, or what had begun if this was stopped."""
+        await self._outbox.finish()
 
     async def act(self, decision: Decision) -> int:
         """Carry out everything, in order. Returns how many actions are still to be done, and worth an early new try.
@@ -70,13 +76,13 @@ class Actor:
             return 0
         self._until, self._left = _loop_time() + LONGEST_SECONDS, 0
         carrier = self._carrier
+        await self._outbox.decided(decision)
         outcomes = [
             *await self._all(decision, decision.closes, carrier.close),
             *await self._all(decision, decision.adoptions, carrier.adopt),
             *await self._all(decision, decision.clears, carrier.clear),
             *await self._all(decision, decision.recalls, carrier.recall),
             *await self._all(decision, decision.releases, carrier.release),
-            *await self._all(decision, self._affordable(decision.holds), carrier.hold),
             *await self._all(decision, decision.queues, carrier.set_queue),
         ]
         if self._left:
@@ -85,12 +91,12 @@ class Actor:
             raise ExceptionGroup(f"decision {decision.id}", surprises)
         return outcomes.count(False)
 
-    async def warn(self, event: Event) -> None:
+    def warn(self, event: Event) -> None:
         """Tell people something that is no action; never fails."""
         if self._dry_run:
             log.info("would tell", extra={"reason": event.reason, "why": event.note})
         else:
-            await self._teller.event(event)
+            self._outbox.tell(event)
 
     def _rehearse(self, decision: Decision) -> None:
         said = set()
@@ -116,35 +122,37 @@ class Actor:
 
     async def _guarded(self, decision: Decision, action: One, one: Callable[[Decision, One], Awaitable[bool]]) -> bool:
         """Whether the action is done with, as far as this decision goes."""
-        fields = {"decision": decision.id, "action": type(action).__name__.lower(), **describe(action)}
-        job_action = action if isinstance(action, Clear | Recall | Release | Hold) else None
+        job_action = action if isinstance(action, Clear | Recall | Release) else None
         async with self._limit:
             if job_action is not None and self._memory.knows(job_action):
                 return True
             if self._stopped or not self._context.leading() or _loop_time() > self._until:
                 self._left += 1
                 return False
-            try:
-                done = await one(decision, action)
-            except NotFound:
-                log.info("gone before it could be acted upon", extra=fields)
-                return True
-            except (Forbidden, Rejected, Conflict) as error:
-                # Kueue reserved quota meanwhile, or a person changed the job: the next observation tells.
-                metrics.errors.labels(kind=type(error).__name__).inc()
-                log.warning("refused", extra={**fields, "error": str(error)})
-                return False
-            except AgentError as error:
-                metrics.errors.labels(kind=type(error).__name__).inc()
-                log.error("failed", extra={**fields, "error": str(error)})
-                return False
+            done = await self._try(decision, action, one)
             if done and job_action is not None:
                 self._memory.keep(job_action)
             return done
 
-    def _affordable(self, holds: Sequence[Hold]) -> Sequence[Hold]:
-        new = [hold for hold in holds if not self._memory.knows(hold)]
-        return new[: self._ration.take(len(new))]
+    async def _hold(self, decision: Decision, hold: Hold) -> None:
+        await self._try(decision, hold, self._carrier.hold)
+        self._memory.keep(hold)  # be it in vain: it is tried again, but not at once
+
+    async def _try(self, decision: Decision, action: One, one: Callable[[Decision, One], Awaitable[bool]]) -> bool:
+        fields = {"decision": decision.id, "action": type(action).__name__.lower(), **describe(action)}
+        try:
+            return await one(decision, action)
+        except NotFound:
+            log.info("gone before it could be acted upon", extra=fields)
+            return True
+        except (Forbidden, Rejected, Conflict) as error:
+            # Kueue reserved quota meanwhile, or a person changed the job: the next observation tells.
+            metrics.errors.labels(kind=type(error).__name__).inc()
+            log.warning("refused", extra={**fields, "error": str(error)})
+        except AgentError as error:
+            metrics.errors.labels(kind=type(error).__name__).inc()
+            log.error("failed", extra={**fields, "error": str(error)})
+        return False
 
 
 def _actions(decision: Decision) -> tuple[Action, ...]:

@@ -11,8 +11,8 @@ recognises:
 - hold: the annotation, by which the next decision knows that the job was told.
 - window queues: one patch.
 
-The condition for people comes last, so that they wait and jobs do not; that of a cleared job goes with the gate's
-answer, and that a job may use the cloud while it still waits is told by an event alone.
+Conditions and events for people go to the outbox, so that they wait and jobs do not. The condition of a cleared job
+goes with the gate's answer, and that a job may use the cloud while it still waits is told by an event alone.
 """
 
 from __future__ import annotations
@@ -30,10 +30,11 @@ from runtime.routing.context import Context
 from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Recall, Release, SetQueue
 from runtime.routing.explain import sentence, verdict_to_json
 from runtime.routing.observe import attempt_at_gate
+from runtime.routing.outbox import Outbox
 from runtime.routing.pace import JobAction
 from runtime.routing.release import KEPT_LOCAL_SECONDS
 from runtime.routing.snapshot import Stage
-from runtime.routing.telling import Teller, describe, event_of
+from runtime.routing.telling import condition, describe, event_of
 from runtime.routing.verdict import Code, Verdict
 from runtime.wire import Raw
 
@@ -49,11 +50,11 @@ log = logging.getLogger(__name__)
 class Carrier:
     """Carries out single actions. Each method says whether the action is done with, as far as this decision goes."""
 
-    def __init__(self, context: Context, actuator: Actuator, teller: Teller) -> None:
+    def __init__(self, context: Context, actuator: Actuator, outbox: Outbox) -> None:
         self._context = context
         self._kube = context.kube
         self._actuator = actuator
-        self._teller = teller
+        self._outbox = outbox
         self._running_on: dict[Attempt, float] = {}
 
     async def close(self, decision: Decision, action: Close) -> bool:
@@ -94,7 +95,7 @@ class Carrier:
                     message=sentence(action.verdict),
                     resource_version=raw["metadata"]["resourceVersion"],
                     now=self._context.clock.real_now(),
-                    condition=self._teller.condition_of(raw, action.verdict),
+                    condition=condition(raw, action.verdict, self._context.clock.real_now()),
                 )
             except Conflict:
                 if last:
@@ -105,7 +106,7 @@ class Carrier:
         facts = action.verdict.facts
         if isinstance(waited := facts.get("waited_s"), float) and isinstance(limit := facts.get("limit_s"), float):
             metrics.eligible_to_cleared_seconds.labels(team=job.team).observe(max(0.0, waited - limit))
-        await self._tell("cleared", decision, action, None)
+        self._tell("cleared", decision, action, None)
         return True
 
     async def release(self, decision: Decision, action: Release) -> bool:
@@ -119,7 +120,7 @@ class Carrier:
             version = seen["metadata"]["resourceVersion"] if action.target != job.target else None
         await self._actuator.release(job, action.target, _mark(decision, action), version)
         metrics.releases.labels(team=job.team, job_class=job.job_class).inc()
-        await self._tell("released", decision, action, None)
+        self._tell("released", decision, action, None)
         return True
 
     async def recall(self, decision: Decision, action: Recall) -> bool:
@@ -140,14 +141,14 @@ class Carrier:
         if job.stage is Stage.RECALLING:
             log.info("back in its queue", extra={"decision": decision.id, **describe(action)})
         else:
-            await self._tell("recalled", decision, action, raw)
+            self._tell("recalled", decision, action, raw)
         return True
 
     async def hold(self, decision: Decision, action: Hold) -> bool:
         """Say why the job stays where it is."""
         job = action.job
         raw = await self._kube.patch_workload(job.namespace, job.name, verdict=_mark(decision, action), uid=job.uid)
-        await self._tell("held", decision, action, raw)
+        self._tell("held", decision, action, raw)
         return True
 
     async def set_queue(self, decision: Decision, action: SetQueue) -> bool:
@@ -165,12 +166,12 @@ class Carrier:
         verdict = Verdict(Code.KEPT_LOCAL, {"until": round(until), "reason": reason})
         return verdict_to_json(verdict, decision.id, decision.decided_at)
 
-    async def _tell(self, what: str, decision: Decision, action: JobAction, raw: Raw | None) -> None:
+    def _tell(self, what: str, decision: Decision, action: JobAction, raw: Raw | None) -> None:
         log.info(what, extra={"decision": decision.id, **describe(action), "why": sentence(action.verdict)})
         if raw is not None:
-            await self._teller.condition(raw, action.verdict)
+            self._outbox.explain(raw, action.verdict)
         if (event := event_of(action)) is not None:
-            await self._teller.event(event)
+            self._outbox.tell(event)
 
     async def _runs_on(self, opening: Opening) -> bool:
         """Whether a Workload that was not seen is there all the same, as that of a team that left the fleet."""

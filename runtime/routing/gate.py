@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from runtime.cost.ledger import Attempt, Books, Opening
+from runtime.cost.ledger import Attempt, Books, Opening, cost_usd
 from runtime.routing.decision import Adopt, Clear, Hold, Recall
 from runtime.routing.local import LocalRoom
 from runtime.routing.resources import Resources
@@ -148,7 +148,7 @@ class Gate:
         return None
 
     def _clear(self, job: Job, opening: Opening, more: Facts) -> None:
-        expected = opening.fixed_usd + (opening.usd_per_gpu_hour * opening.gpus * int(opening.expected_seconds) / 3_600)
+        expected = opening.fixed_usd + cost_usd(opening.usd_per_gpu_hour, opening.gpus, int(opening.expected_seconds))
         facts: Facts = {
             "flavor": opening.flavor,
             "gpus": opening.gpus,

@@ -33,14 +33,12 @@ class Ration:
         self._tokens = HOLD_BURST
         self._at = 0.0
 
-    def take(self, wanted: int) -> int:
-        """Take as many tokens as wanted, or as there are."""
+    def take(self) -> float:
+        """Take a token; returns the seconds until it is there."""
         now = self._now()
-        self._tokens = min(HOLD_BURST, self._tokens + max(0.0, now - self._at) * HOLDS_PER_SECOND)
+        self._tokens = min(HOLD_BURST, self._tokens + max(0.0, now - self._at) * HOLDS_PER_SECOND) - 1.0
         self._at = now
-        taken = min(wanted, int(self._tokens))
-        self._tokens -= taken
-        return taken
+        return max(0.0, -self._tokens / HOLDS_PER_SECOND)
 
 
 @dataclass(frozen=True, slots=True)

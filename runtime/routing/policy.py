@@ -84,11 +84,6 @@ def _expected(job: Job, usual: float, history: History) -> ExpectedRuntime:
     return found if limit is None or found.seconds <= limit else ExpectedRuntime(limit, "its run time limit")
 
 
-def wait_limit(job: Job, config: AgentConfig, history: History = NO_HISTORY) -> WaitLimit:
-    """How long the job waits: the policy's wait within the policy's bounds, and never longer than its class allows."""
-    return WaitRule(config, history).limit(job)
-
-
 class _Terms(NamedTuple):
     """What a team's jobs of a class wait by: seconds = constant + GPUs × per_gpu + GPU-seconds × per_gpu_second."""
 

@@ -43,6 +43,10 @@ SYNC_SECONDS: Final = 5.0
 """Real seconds in which Kueue moves a Workload to the queue of its job's label, with much to spare: it takes less than
 one, and minutes only where it is down, when nothing is released anyway."""
 
+PLACING_SECONDS: Final = 2.0
+"""Real seconds in which Kueue places a job that fits locally. Before they are over nobody is told that it waits: most
+jobs never do, and words for people are a good part of what the agent asks of the API server."""
+
 KEPT_LOCAL_SECONDS: Final = 3_600.0
 """Real seconds for which a job stays local that an administrator took out of the cloud: long enough to look at what was
 wrong, and no new setting that somebody forgets."""
@@ -136,7 +140,8 @@ class Releases:
                 continue
             overdue = now - job.waits_since - terms.limit_seconds(job, leave)
             if overdue < 0:
-                if job.verdict_code != Code.WAITING:
+                placing = 0 <= now - job.waits_since < PLACING_SECONDS * self._config.replay_speed
+                if job.verdict_code != Code.WAITING and not placing:
                     self.holds.append(Hold(job, Verdict(Code.WAITING, terms.waits(job, now))))
                 continue
             on_its_way = job.verdict_code == Code.RELEASED and self._may_be_on_its_way(job)

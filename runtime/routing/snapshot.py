@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
 
 from runtime.cost.ledger import Books
 from runtime.routing.history import NO_HISTORY, History
@@ -40,6 +41,13 @@ class Stage(StrEnum):
 
     FINISHED = "finished"
     """Done; kept only until its ledger entry is closed."""
+
+
+QUEUED_STAGES: Final = (Stage.QUEUED, Stage.RELEASED, Stage.RECALLING)
+"""Where a job can be that has a place in a queue."""
+
+WAITING_STAGES: Final = (*QUEUED_STAGES, Stage.AT_GATE)
+"""Where a job can be that has yet to start."""
 
 
 @dataclass(frozen=True, slots=True)

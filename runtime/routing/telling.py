@@ -46,7 +46,7 @@ class Teller:
 
     async def condition(self, raw: Raw, verdict: Verdict) -> None:
         """Say the verdict in the status of the Workload, as it was written last; what is refused is only counted."""
-        new = self.condition_of(raw, verdict)
+        new = condition(raw, verdict, self._clock.real_now())
         if new is None:
             return
         metadata = raw["metadata"]
@@ -54,10 +54,6 @@ class Teller:
             await self._kube.write_condition(metadata["namespace"], metadata["name"], new)
         except KubeError as error:
             _lost("a condition", error)
-
-    def condition_of(self, raw: Raw, verdict: Verdict) -> Raw | None:
-        """The condition that says the verdict, or None where the Workload says just that already."""
-        return condition(raw, verdict, self._clock.real_now())
 
     async def event(self, event: Event) -> None:
         """Write an event, unless it was the last one about its subject; never fails."""

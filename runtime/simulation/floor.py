@@ -17,7 +17,7 @@ from typing import Final
 
 from runtime.routing.history import History
 from runtime.routing.policy import enforced_limit, expected_runtime
-from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.routing.snapshot import WAITING_STAGES, Job, Snapshot, Stage
 from runtime.routing.verdict import Code
 from runtime.simulation.quota import Quota
 from stacks.agent_config import AgentConfig
@@ -26,7 +26,6 @@ _HOLDING: Final = (Stage.RUNNING_LOCAL, Stage.RUNNING_CLOUD)
 _OVER: Final = (Stage.FINISHED, Stage.STOPPED)
 _REMEMBERED: Final = (Code.RELEASED, Code.KEPT_LOCAL)
 """Codes by which `decide` judges."""
-_WAITING: Final = (Stage.QUEUED, Stage.RELEASED, Stage.AT_GATE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +62,7 @@ class Floor:
 
     def waiting(self) -> Iterator[Job]:
         """Jobs that have yet to start."""
-        return (job for job in self.jobs.values() if job.stage in _WAITING)
+        return (job for job in self.jobs.values() if job.stage in WAITING_STAGES)
 
     def on_local(self) -> Mapping[tuple[str, str], int]:
         """GPUs in use by team and local flavor."""

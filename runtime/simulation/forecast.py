@@ -14,15 +14,13 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.routing.snapshot import QUEUED_STAGES, WAITING_STAGES, Job, Snapshot
+from runtime.simulation.floor import order
 from runtime.simulation.run import MOST_STEPS, Run
 from runtime.simulation.told import BEYOND_HORIZON, FAR_BACK, Forecast
 from stacks.agent_config import AgentConfig
 
-__all__ = ["MOST_JOBS", "WAITING_STAGES", "Forecast", "forecast", "positions"]
-
-WAITING_STAGES: Final = (Stage.QUEUED, Stage.RELEASED, Stage.AT_GATE, Stage.RECALLING)
-"""Where a job can be that has yet to start."""
+__all__ = ["MOST_JOBS", "Forecast", "forecast", "positions"]
 
 MOST_JOBS: Final = 300
 """Jobs that are run forward, over all teams: people ask about the front of a queue, and so many take half a second."""
@@ -53,8 +51,8 @@ def positions(jobs: Iterable[Job]) -> dict[str, int]:
     """Places from 1 in each team's queue, by UID: by priority, then the older first, as Kueue tries them."""
     places: dict[str, int] = {}
     counts: dict[str, int] = defaultdict(int)
-    for job in sorted(jobs, key=lambda job: (-job.priority, job.created_at, job.uid)):
-        if job.stage in WAITING_STAGES and job.stage is not Stage.AT_GATE:
+    for job in sorted(jobs, key=order):
+        if job.stage in QUEUED_STAGES:
             counts[job.team] += 1
             places[job.uid] = counts[job.team]
     return places

@@ -55,10 +55,6 @@ class TeamForecast:
     jobs: Mapping[str, Forecast] = field(default_factory=dict)
     left_usd: Mapping[str, Mapping[str, Decimal]] = field(default_factory=dict)
 
-    def fleet_time(self, real: float) -> float:
-        """Turn a real time into fleet time."""
-        return self.at + (real - self.real_at) * self.speed
-
 
 def team_forecast(
     team: str,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import pytest
 
+from infra.local.errors import KubeError
 from infra.local.kubeclient import Manifest
 from infra.local.kueue import KueueOptions
 from infra.local.kwok import KwokPool, nodes
@@ -17,6 +20,10 @@ from tests.e2e.test_routes import cloud_quota, edit, label
 
 SHARED, LOCAL, SPOT, ON_DEMAND = "a100-onprem", "h100-onprem", "h100-aws-spot", "h100-aws-on-demand"
 MERGE = "application/merge-patch+json"
+NOT_FOUND = 404
+LETTING_GO_SECONDS = 20.0
+"""In which Kueue lets go of the Workloads of deleted jobs, unless it hangs."""
+
 TOPOLOGY_ANNOTATION = "kueue.x-k8s.io/podset-required-topology"
 RACK_LABEL = "gpufleet.dev/test-rack"
 
@@ -73,22 +80,36 @@ def test_fair_sharing_gives_idle_gpus_by_weight_and_the_rest_goes_to_the_cloud(f
 @pytest.fixture
 def topology(stack: Stack) -> Iterator[Stack]:
     """Kueue with topology-aware scheduling, and queues of the twin layout whose local flavor has racks."""
-    stack.restart_kueue(KueueOptions(topology=True))
-    for manifest in racks():
-        stack.kube.ensure(manifest)
-    yield stack
-    stack.kube.request(
-        "DELETE", stack.kube.path("batch/v1", "Job", None, "racks"), parameters={"propagationPolicy": "Background"}
-    )
-    wait_for("no Workload", lambda: not stack.kube.list(KUEUE, "Workload", "racks")[0])
-    for manifest in reversed(racks()):
-        stack.kube.delete(
-            manifest["apiVersion"],
-            manifest["kind"],
-            manifest["metadata"]["name"],
-            manifest["metadata"].get("namespace"),
-        )
-    stack.restart_kueue()
+    with ExitStack() as afterwards:  # goes through all of it, whatever fails: later tests need the cluster as it was
+        afterwards.callback(stack.restart_kueue)
+        stack.restart_kueue(KueueOptions(topology=True))
+        for manifest in racks():
+            metadata = manifest["metadata"]
+            afterwards.callback(
+                stack.kube.delete, manifest["apiVersion"], manifest["kind"], metadata["name"], metadata.get("namespace")
+            )
+            stack.kube.ensure(manifest)
+        afterwards.callback(remove_jobs, stack, "racks")
+        yield stack
+
+
+def remove_jobs(stack: Stack, namespace: str) -> None:
+    """Delete all jobs of a namespace, and in the end even Workloads that Kueue does not let go of."""
+    kube = stack.kube
+    path = kube.path("batch/v1", "Job", None, namespace)
+    kube.request("DELETE", path, parameters={"propagationPolicy": "Background"})
+    deadline = time.monotonic() + LETTING_GO_SECONDS
+    while (left := kube.list(KUEUE, "Workload", namespace)[0]) and time.monotonic() < deadline:
+        time.sleep(0.2)
+    for workload in left:
+        name = workload["metadata"]["name"]
+        try:
+            path = kube.path(KUEUE, "Workload", name, namespace)
+            kube.request("PATCH", path, {"metadata": {"finalizers": []}}, content_type=MERGE)
+        except KubeError as error:
+            if error.status != NOT_FOUND:
+                raise
+        kube.delete(KUEUE, "Workload", name, namespace)
 
 
 def racks() -> list[Manifest]:

@@ -117,11 +117,18 @@ class World:
         )
         return Actor(context)
 
+    @staticmethod
+    async def acted(actor: Actor, decision: Decision) -> int:
+        """Act, and wait until people were told as well."""
+        unfinished = await actor.act(decision)
+        await actor.finish()
+        return unfinished
+
     def act(self, decision: Decision) -> int:
         async def life() -> int:
             store = self.store()
             await store.refresh()
-            return await self.actor(store).act(decision)
+            return await self.acted(self.actor(store), decision)
 
         return asyncio.run(life())
 
@@ -131,7 +138,7 @@ class World:
             await store.refresh()
             seen = snapshot(self.jobs(), store.books)
             decision = judge(seen) if judge else decide(seen, self.config, self.now, f"d-{self.now}")
-            return await self.actor(store).act(decision)
+            return await self.acted(self.actor(store), decision)
 
         return asyncio.run(life())
 

@@ -5,11 +5,12 @@ from typing import Any
 
 from infra.commands.cluster import Cluster, SeenJob
 from infra.commands.jobs import table
-from infra.commands.outlook import Outlook, by_order
+from infra.commands.outlook import Outlook
 from infra.commands.stories import rows, stories
 from runtime.clock import Clock
 from runtime.kube import Kube
 from runtime.routing.observe import Observer
+from runtime.simulation.forecast import positions
 from stacks.labels import burst_queue
 from tests.builders import HOUR, LOCAL, NOON, SPOT, a_config
 from tests.fakes.workloads import a_workload, check, condition, reserve, unreserve, verdict
@@ -87,7 +88,7 @@ def test_places_count_the_waiting_jobs_of_a_team_by_priority_and_then_by_age() -
     ]
 
     all_seen = [seen(raw) for raw in jobs]
-    found = rows(all_seen, a_cluster(), by_order(all_seen))
+    found = rows(all_seen, a_cluster(), Outlook(positions(one.job for one in all_seen)))
 
     assert [(row["job"], row["place"]) for row in found] == [
         ("vision/important", 1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.replay.order import inversions, missed_local, share_of_alike
+from infra.replay.order import inversions, missed_local, unfair_share
 from tests.unit.replay.scenario import LOCAL, SPOT, START, Job, Log, local_fleet
 
 FLEET = local_fleet()
@@ -68,7 +68,24 @@ def test_only_jobs_of_one_class_and_size_count_for_the_share() -> None:
     found = inversions(histories, FLEET)
     assert sorted(one.other or "" for one in found) == ["alike-r1", "smaller-r1"]
     assert [one.other for one in found if one.alike] == ["alike-r1"]
-    assert share_of_alike(found, histories) == 1 / 2
+    assert unfair_share(found, histories) == 1 / 2
+
+
+def test_two_reservations_of_the_same_moment_and_a_job_that_has_only_come_to_its_queue_are_no_unfairness() -> None:
+    log = Log()
+    at_once = Job(log, "at-once-r1").submitted(1)
+    Job(log, "younger-r1").submitted(3).local(5)
+    at_once.local(5.1)
+    new = Job(log, "new-r1").submitted(6.9)
+    Job(log, "next-r1").submitted(7.1).local(7.2)
+    new.local(9)
+    histories = log.histories()
+    found = inversions(histories, FLEET)
+    assert [(one.other, one.alike, one.unfair) for one in found] == [
+        ("at-once-r1", True, False),
+        ("new-r1", True, False),
+    ]
+    assert unfair_share(found, histories) == 0
 
 
 @pytest.mark.parametrize(
@@ -126,7 +143,7 @@ def test_an_empty_log_has_no_faults() -> None:
     histories = Log().histories()
     assert not missed_local(histories, FLEET)
     assert not inversions(histories, FLEET)
-    assert share_of_alike([], histories) == 0
+    assert unfair_share([], histories) == 0
 
 
 def test_earlier_runs_count_for_usage_but_not_as_faults() -> None:

@@ -15,7 +15,6 @@ from runtime.errors import StoreDown
 from runtime.kube import LOCAL_QUEUES, WORKLOADS
 from runtime.routing import act
 from runtime.routing.decision import Close, Hold, Recall, Release, SetQueue
-from runtime.routing.pace import HOLD_BURST
 from runtime.routing.snapshot import Stage
 from runtime.routing.verdict import Code, Verdict
 from runtime.store import Store
@@ -298,15 +297,6 @@ def test_users_find_an_event_on_their_own_job(world: World) -> None:
     assert event["note"]
 
 
-def test_verdicts_of_holding_jobs_are_rationed_and_the_rest_is_told_later(world: World) -> None:
-    names = [f"j{number}" for number in range(300)]
-    for name in names:
-        world.submit(name)
-    world.act(a_decision(holds=tuple(Hold(job, WAITING) for job in world.jobs())))
-    told = sum(world.code(name) == "waiting" for name in names)
-    assert told == HOLD_BURST
-
-
 def test_the_same_action_on_the_same_observation_is_not_repeated_at_once(world: World) -> None:
     world.submit()
     decision = a_decision(releases=(Release(world.job(), RELEASED, SPOT),))
@@ -315,12 +305,12 @@ def test_the_same_action_on_the_same_observation_is_not_repeated_at_once(world: 
         store = world.store()
         await store.refresh()
         actor = world.actor(store)
-        await actor.act(decision)
+        await world.acted(actor, decision)
         before = len(world.cluster.requests)
-        await actor.act(decision)
+        await world.acted(actor, decision)
         assert len(world.cluster.requests) == before
         moved = replace(world.job(), priority=9)
-        await actor.act(a_decision(holds=(Hold(moved, WAITING),)))
+        await world.acted(actor, a_decision(holds=(Hold(moved, WAITING),)))
         assert len(world.cluster.requests) > before
 
     asyncio.run(twice())
@@ -486,7 +476,7 @@ def test_a_dry_run_writes_nothing_and_says_each_thing_once(world: World, caplog:
         with caplog.at_level("INFO"):
             assert await actor.act(decision) == 0
             assert await actor.act(decision) == 0
-            await actor.warn(events.bad_expected_runtime(clear.job, "odd"))
+            actor.warn(events.bad_expected_runtime(clear.job, "odd"))
 
     asyncio.run(story())
     assert world.cluster.requests == []

@@ -72,7 +72,9 @@ def test_a_storm_of_errors_ends_in_one_opening_for_each_attempt_and_no_job_in_be
             if calm or chance.random() < 0.7:
                 kueue.step(world.cluster, world.now)
             await store.refresh()
-            await actor.act(decide(snapshot(world.jobs(), store.books), world.config, world.now, f"d-{number}"))
+            await world.acted(
+                actor, decide(snapshot(world.jobs(), store.books), world.config, world.now, f"d-{number}")
+            )
             assert store.books is not None
             check_ledger(world, store.books)
 

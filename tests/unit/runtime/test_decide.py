@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from runtime.cost.ledger import Attempt, close
-from runtime.routing.decide import decide
 from runtime.routing.decision import Decision
 from runtime.routing.gate import GATE_PATIENCE_SECONDS
 from runtime.routing.release import PROMISE_SECONDS
-from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.routing.snapshot import Stage
 from runtime.routing.verdict import Code
-from stacks.agent_config import AgentConfig
 from tests.builders import (
     HOUR,
     LOCAL,
@@ -30,6 +28,7 @@ from tests.builders import (
     an_opening,
     some_books,
 )
+from tests.unit.runtime.decisions import decided, held, running
 
 HARD = {"daily": "100 USD"}
 FLAVORS = {
@@ -39,20 +38,14 @@ FLAVORS = {
 }
 
 
-def decided(snapshot: Snapshot, config: AgentConfig | None = None, now: float = NOON) -> Decision:
-    return decide(snapshot, config or a_config(), now, "d-2")
-
-
 def released(decision: Decision) -> list[str]:
     return [release.job.uid for release in decision.releases]
 
 
-def held(decision: Decision) -> dict[str, Code]:
-    return {hold.job.uid: hold.verdict.code for hold in decision.holds}
-
-
-def running(uid: str, **changes: Any) -> Job:
-    return a_job(uid, **({"stage": Stage.RUNNING_CLOUD, "flavor": SPOT, "attempt": 1, "reserved_at": NOON} | changes))
+def test_a_job_that_has_only_come_is_not_told_that_it_waits() -> None:
+    assert held(decided(a_snapshot(a_job(created_at=NOON - 1), a_job("older", created_at=NOON - 3)))) == {
+        "older": Code.WAITING
+    }
 
 
 def test_a_job_that_waited_long_enough_is_released() -> None:
@@ -282,14 +275,14 @@ def test_under_a_soft_budget_each_refused_job_is_told_what_it_would_cost_itself(
     config = a_config(budget={"monthly": 2, "kind": "soft"})
     spent = an_opening("spent", hard=False, expected_seconds=9 * HOUR)
     jobs = [a_job(uid, expected_seconds=hours * HOUR, max_seconds=9 * HOUR) for uid, hours in (("a", 1), ("b", 2))]
-    holds = decide(a_snapshot(*jobs, books=some_books(spent)), config, NOON, "d-1").holds
+    holds = decided(a_snapshot(*jobs, books=some_books(spent)), config).holds
     assert [hold.verdict.facts["needed_usd"] for hold in holds] == [2, 4]
 
 
 def test_under_hard_budgets_each_refused_job_is_told_the_price_of_its_own_limit() -> None:
     config = a_config(budget={"monthly": 1})
     jobs = [a_job(uid, expected_seconds=60, max_seconds=hours * HOUR) for uid, hours in (("a", 1), ("b", 2))]
-    holds = decide(a_snapshot(*jobs), config, NOON, "d-1").holds
+    holds = decided(a_snapshot(*jobs), config).holds
     assert [hold.verdict.facts["needed_usd"] for hold in holds] == [2, 4]
 
 
@@ -310,7 +303,7 @@ def test_holds_at_the_gate_and_in_the_queues_are_listed_in_one_order() -> None:
         a_job_at_the_gate("middle", created_at=NOON - 2 * HOUR),
         a_job("old", created_at=NOON - 3 * HOUR),
     ]
-    holds = decide(a_snapshot_without_ledger(*jobs), a_config(), NOON, "d-1").holds
+    holds = decided(a_snapshot_without_ledger(*jobs)).holds
     assert [hold.job.uid for hold in holds] == ["old", "middle", "young"]
 
 

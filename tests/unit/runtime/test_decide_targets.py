@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from runtime.cost.ledger import NEVER_READY, Attempt, close
-from runtime.routing.decide import decide
 from runtime.routing.decision import Decision, SetQueue
 from runtime.routing.gate import LOCAL_FREE_SECONDS
 from runtime.routing.history import Ran, history_of
@@ -21,7 +20,7 @@ from runtime.routing.release import (
     STARVING_SECONDS,
     SYNC_SECONDS,
 )
-from runtime.routing.snapshot import Job, Snapshot, Stage
+from runtime.routing.snapshot import Job, Stage
 from runtime.routing.targets import COOLING_SECONDS
 from runtime.routing.verdict import Code
 from stacks.agent_config import AgentConfig
@@ -41,20 +40,13 @@ from tests.builders import (
     an_opening,
     some_books,
 )
+from tests.unit.runtime.decisions import decided, held, running
 
 CLASS: dict[str, Any] = {"burst": "allowed", "expected_runtime": "1h"}
 
 
-def decided(snapshot: Snapshot, config: AgentConfig | None = None, now: float = NOON) -> Decision:
-    return decide(snapshot, config or a_config(), now, "d-2")
-
-
 def sent(decision: Decision) -> dict[str, str]:
     return {release.job.uid: release.target for release in decision.releases}
-
-
-def held(decision: Decision) -> dict[str, Code]:
-    return {hold.job.uid: hold.verdict.code for hold in decision.holds}
 
 
 def causes(decision: Decision) -> dict[str, object]:
@@ -63,11 +55,6 @@ def causes(decision: Decision) -> dict[str, object]:
 
 def a_class(**changes: Any) -> AgentConfig:
     return a_config(classes={"p1": CLASS | changes}, default_class="p1")
-
-
-def running(uid: str, **changes: Any) -> Job:
-    values = {"stage": Stage.RUNNING_CLOUD, "flavor": SPOT, "attempt": 1, "reserved_at": NOON} | changes
-    return a_job(uid, **values)
 
 
 def released(uid: str = "job-1", ago: float = 1.0, **changes: Any) -> Job:
@@ -114,7 +101,7 @@ def test_a_job_that_insists_on_a_model_goes_where_it_is() -> None:
 
 
 def test_a_job_that_local_gpus_can_never_hold_leaves_at_once() -> None:
-    decision = decided(a_snapshot(a_job(gpus=12, created_at=NOON), a_job("own", gpus=8, created_at=NOON)),
+    decision = decided(a_snapshot(a_job(gpus=12, created_at=NOON), a_job("own", gpus=8, created_at=NOON - 2)),
                        a_config(teams={"vision": a_team("vision", borrow={LOCAL: 0})}))  # fmt: skip
     assert sent(decision) == {"job-1": SPOT}
     assert decision.releases[0].verdict.facts["limit_source"] == "local GPUs can never hold it"

@@ -23,7 +23,7 @@ from runtime.cost.periods import PERIOD_OF, Period, PeriodKind
 from runtime.cost.scopes import budgets
 from runtime.routing.decide import decide
 from runtime.routing.decision import Clear, Close, Decision, Recall, Release
-from runtime.routing.release import KEPT_LOCAL_SECONDS
+from runtime.routing.release import KEPT_LOCAL_SECONDS, PLACING_SECONDS
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.verdict import Code
 from stacks.agent_config import AgentConfig
@@ -373,7 +373,8 @@ class Fleet(RuleBasedStateMachine):
             if job.stage is Stage.AT_GATE and job.uid not in acted:
                 assert job.verdict_code == Code.LEDGER_DOWN
             if job.stage in (Stage.QUEUED, Stage.RELEASED) and job.uid not in acted:
-                assert job.verdict_code not in (None, Code.CLEARED, Code.RECALLED)
+                is_new = 0 <= self.now - job.waits_since < PLACING_SECONDS
+                assert is_new or job.verdict_code not in (None, Code.CLEARED, Code.RECALLED)
         for release in decision.releases:
             job = release.job
             assert config.classes[job.job_class].burst == "allowed"

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 from prometheus_client import REGISTRY
 
-from runtime.measures import Measures, cleared_with_local_room
-from runtime.routing.decision import Clear, Decision, Release
-from runtime.routing.snapshot import Job, Stage
+from runtime.measures import Measures
+from runtime.routing.decide import decide
+from runtime.routing.decision import Decision, Release
+from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.verdict import Code, Verdict
 from runtime.simulation.told import Forecast
 from tests.builders import (
@@ -21,7 +22,6 @@ from tests.builders import (
     a_job,
     a_job_at_the_gate,
     a_snapshot,
-    an_opening,
 )
 
 CONFIG = a_config()
@@ -113,7 +113,7 @@ def release(job: Job, earliest: object = NOON - 60, at: float = NOON - 55) -> De
 def measured(decision: Decision, *later: Job) -> tuple[float, float]:
     before = delays()
     measures = seen([decision.releases[0].job])
-    measures.decided(decision, a_snapshot(), CONFIG)
+    measures.decided(decision)
     for job in later:
         measures.observe([job], CONFIG)
     after = delays()
@@ -168,21 +168,28 @@ def test_a_forecast_is_judged_by_the_first_that_was_told() -> None:
     assert measures._foreseen == {}
 
 
-def test_a_clear_with_room_on_local_gpus_is_counted() -> None:
-    job, other = a_job_at_the_gate(target=SPOT), running("b", Stage.RUNNING_LOCAL, gpus=16)
-    decision = Decision("d", NOON, clears=(Clear(job, an_opening(), Verdict(Code.CLEARED, {})),))
-    assert cleared_with_local_room(decision, a_snapshot(job), CONFIG) == ["vision"]
-    assert cleared_with_local_room(decision, a_snapshot(job, other), CONFIG) == []
-    down = replace(a_snapshot(job), capacity={LOCAL: 0})
-    assert cleared_with_local_room(decision, down, CONFIG) == []
-    assert cleared_with_local_room(Decision("d", NOON), a_snapshot(job), CONFIG) == []
+NO_LOCAL_NODES = replace(a_snapshot(a_job_at_the_gate()), capacity={LOCAL: 0})
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "counted"),
+    [
+        pytest.param(a_snapshot(a_job_at_the_gate()), 1, id="a local GPU is free"),
+        pytest.param(a_snapshot(a_job_at_the_gate(), running("b", Stage.RUNNING_LOCAL, gpus=16)), 0, id="none is free"),
+        pytest.param(NO_LOCAL_NODES, 0, id="none is ready"),
+        pytest.param(a_snapshot(a_job()), 0, id="nothing is cleared"),
+    ],
+)
+def test_a_clear_with_room_on_local_gpus_is_counted(snapshot: Snapshot, counted: int) -> None:
     before = count("cloud_starts_with_local_room_total", team="vision")
-    Measures().decided(decision, a_snapshot(job), CONFIG)
-    assert count("cloud_starts_with_local_room_total", team="vision") == before + 1
+    decision = decide(snapshot, CONFIG, NOON, "d")
+    assert len(decision.clears) == sum(job.stage is Stage.AT_GATE for job in snapshot.jobs)
+    Measures().decided(decision)
+    assert count("cloud_starts_with_local_room_total", team="vision") - before == counted
 
 
 def test_nothing_is_remembered_of_jobs_that_are_gone() -> None:
     measures = seen([a_job()])
-    measures.decided(release(a_job()), a_snapshot(), CONFIG)
+    measures.decided(release(a_job()))
     measures.observe([], CONFIG)
     assert (measures._eligible_at, measures._starting, measures._waiting) == ({}, set(), {})

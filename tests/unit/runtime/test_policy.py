@@ -7,15 +7,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.routing.history import Ran, history_of
-from runtime.routing.policy import WaitLimit, WaitRule, expected_runtime, wait_limit
+from runtime.routing.policy import WaitLimit, WaitRule, expected_runtime
+from runtime.routing.snapshot import Job
+from stacks.agent_config import AgentConfig
 from tests.builders import HOUR, NOON, a_config, a_job
 
 COMPUTE = {"kind": "compute-wait", "wait_per_gpu_hour": "5m", "bounds": ["2m", "2h"]}
 PER_GPU = {"kind": "per-gpu", "wait_per_gpu": "10m", "bounds": ["5m", "1h"]}
 
 
+def limit_of(job: Job, config: AgentConfig) -> WaitLimit:
+    return WaitRule(config).limit(job)
+
+
 def test_under_a_constant_wait_every_job_waits_alike() -> None:
-    assert wait_limit(a_job(gpus=8), a_config()) == WaitLimit(1_800, "constant")
+    assert limit_of(a_job(gpus=8), a_config()) == WaitLimit(1_800, "constant")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +34,7 @@ def test_under_a_constant_wait_every_job_waits_alike() -> None:
     ],
 )
 def test_under_per_gpu_a_job_waits_by_its_gpus_within_bounds(gpus: int, seconds: float, source: str) -> None:
-    assert wait_limit(a_job(gpus=gpus), a_config(policy=PER_GPU)) == WaitLimit(seconds, source)
+    assert limit_of(a_job(gpus=gpus), a_config(policy=PER_GPU)) == WaitLimit(seconds, source)
 
 
 @pytest.mark.parametrize(
@@ -58,21 +64,21 @@ def test_under_per_gpu_a_job_waits_by_its_gpus_within_bounds(gpus: int, seconds:
 def test_under_compute_wait_a_job_waits_by_what_it_would_cost(
     changes: dict[str, Any], seconds: float, source: str
 ) -> None:
-    assert wait_limit(a_job(**changes), a_config(policy=COMPUTE)) == WaitLimit(seconds, source)
+    assert limit_of(a_job(**changes), a_config(policy=COMPUTE)) == WaitLimit(seconds, source)
 
 
 def test_a_class_bounds_the_wait_of_its_jobs_from_above() -> None:
-    limit = wait_limit(a_job(job_class="p0"), a_config())
+    limit = limit_of(a_job(job_class="p0"), a_config())
     assert limit == WaitLimit(300, "constant; at most 5m for its class")
 
 
 def test_a_class_bounds_even_below_the_policys_shortest_wait() -> None:
     config = a_config(policy={"kind": "per-gpu", "wait_per_gpu": "1m", "bounds": ["20m", "1h"]})
-    assert wait_limit(a_job(job_class="p0"), config).seconds == 300
+    assert limit_of(a_job(job_class="p0"), config).seconds == 300
 
 
 def test_an_unknown_class_counts_as_the_default_one() -> None:
-    assert wait_limit(a_job(job_class="gone"), a_config(default_class="p0")).seconds == 300
+    assert limit_of(a_job(job_class="gone"), a_config(default_class="p0")).seconds == 300
 
 
 @pytest.mark.parametrize("nonsense", [0.0, -60.0, float("nan")])
@@ -85,7 +91,7 @@ def test_a_run_time_that_cannot_be_is_ignored(nonsense: float) -> None:
 @given(st.integers(0, 10_000), st.floats(0.001, 1e9) | st.none(), st.floats(0.001, 1e9) | st.none())
 def test_a_wait_stays_within_its_bounds(gpus: int, expected: float | None, longest: float | None) -> None:
     job = a_job(gpus=gpus, expected_seconds=expected, max_seconds=longest)
-    assert 120 <= wait_limit(job, a_config(policy=COMPUTE)).seconds <= 7_200
+    assert 120 <= limit_of(job, a_config(policy=COMPUTE)).seconds <= 7_200
 
 
 @settings(max_examples=40)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from runtime.cost.ledger import close
-from runtime.routing.snapshot import Job, Snapshot, Stage
-from runtime.simulation.forecast import WAITING_STAGES, forecast, positions
+from runtime.routing.snapshot import WAITING_STAGES, Job, Snapshot, Stage
+from runtime.simulation.forecast import forecast, positions
 from runtime.simulation.told import BEYOND_HORIZON, FAR_BACK
 from tests.builders import (
     HOUR,

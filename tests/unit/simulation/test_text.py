@@ -56,10 +56,6 @@ def test_no_more_jobs_are_told_than_there_is_room_for() -> None:
     assert min(one.position or 0 for one in read.jobs.values()) == 1
 
 
-def test_fleet_time_goes_on_at_the_fleets_speed() -> None:
-    assert a_forecast(real_at=100.0, speed=60.0).fleet_time(101.0) == NOON + 60
-
-
 @pytest.mark.parametrize(
     "data",
     [

@@ -40,7 +40,6 @@ def test_flavors_come_from_pools_local_first_and_cloud_in_burst_order() -> None:
     config = agent_config(FLEET)
     assert list(flavors_of_pools(FLEET.pools)) == ["h100-onprem", "h100-aws-spot", "h100-aws-on-demand"]
     assert config.burst_order == ("h100-aws-spot", "h100-aws-on-demand")
-    assert config.dearest_burst_price == config.flavors["h100-aws-on-demand"].usd_per_gpu_hour
 
 
 def test_the_models_hold_no_default_that_a_config_map_could_lose() -> None:
