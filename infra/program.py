@@ -2,7 +2,7 @@
 
 Order of creation: admission policies before the agent's rights, the agent before the gate, the gate Active before the
 burst twins that refer to it and the teams' namespaces, these before everything in them, which includes the agent's
-right to publish forecasts; deletion runs backwards. The teams' own queues wait for nothing.
+rights there; deletion runs backwards. The teams' own queues wait for nothing, and nothing waits for node agents.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pulumi_kubernetes import Provider
 from components.kubernetes.admission import AdmissionPolicies
 from components.kubernetes.agent import Agent
 from components.kubernetes.kueue import Queues
+from components.kubernetes.node_agent import NodeAgent, places
 from components.onprem.nodepool import OnPremNodePool
 from infra.coverage import parts_without_components
 from stacks.clusters import Cluster, ExistingCluster, KubeconfigContext, KubeconfigSecret
@@ -50,6 +51,8 @@ def build(fleet: Fleet, secrets: pulumi.Config) -> Outputs:
             OnPremNodePool(pool_name, pool_name, pool, opts=options)
     policies = AdmissionPolicies("admission", fleet, opts=options)
     agent = Agent("agent", fleet, policies=policies.bindings, opts=options)
+    if places(fleet):
+        NodeAgent("node-agent", fleet, namespace=agent.namespace, policies=policies.bindings, opts=options)
     Queues("queues", fleet, agent=[agent.deployment], opts=options)
     return Outputs(
         cluster=cluster_name,

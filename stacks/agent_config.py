@@ -114,6 +114,13 @@ class DataConfig(Model):
     """What each gigabyte costs that crosses; None for nothing."""
 
 
+class EvictionConfig(Model):
+    """What the agent needs to know of evictions beyond the notices themselves."""
+
+    on_demand_after: Annotated[int, Field(ge=0)]
+    """Losses in a row after which a job is offered on-demand first; 0 means never."""
+
+
 class AgentConfig(Model):
     """Everything the agent is told."""
 
@@ -149,6 +156,9 @@ class AgentConfig(Model):
 
     budget: Budget | None = None
     """The fleet's budget."""
+
+    eviction: EvictionConfig = EvictionConfig(on_demand_after=0)
+    """What to make of losses; where it says nothing, the usual order stands."""
 
     interval: PositiveDuration
     """How often to decide, in real time."""
@@ -225,6 +235,7 @@ def agent_config(fleet: Fleet) -> AgentConfig:
         projects=fleet.projects,
         data=_data(fleet),
         budget=fleet.burst.budget and Budget.model_validate(fleet.burst.budget.model_dump(exclude={"when_exhausted"})),
+        eviction=EvictionConfig(on_demand_after=fleet.eviction.on_demand_after),
         interval=fleet.agent.interval,
         ledger=fleet.agent.ledger,
         dry_run=fleet.agent.dry_run,

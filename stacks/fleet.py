@@ -14,6 +14,7 @@ from stacks.burst import Burst
 from stacks.capacity import Capacity
 from stacks.classes import JobClass
 from stacks.clusters import Cluster
+from stacks.eviction import Eviction
 from stacks.flavors import Flavor, flavor_name, flavors_of_pools
 from stacks.links import Link
 from stacks.model import Model
@@ -71,6 +72,9 @@ class Fleet(Model):
 
     spot: Spot = Spot()
     """How the fleet lives with spot capacity."""
+
+    eviction: Eviction = Eviction()
+    """What happens before a node goes."""
 
     capacity: Capacity = Capacity()
     """Room that is made ahead of time."""

@@ -46,6 +46,27 @@ GPU_LABEL: Final = f"{PREFIX}/gpu"
 EXPECTED_RUNTIME_ANNOTATION: Final = f"{PREFIX}/expected-runtime"
 """Pod template annotation, set by the user: how long the job is expected to run, e.g. `45m`."""
 
+NOTICES_ANNOTATION: Final = f"{PREFIX}/notices"
+"""Node annotation, written by the node agent alone: every notice in force that the node will go, as JSON."""
+
+CORDONED_ANNOTATION: Final = f"{PREFIX}/cordoned"
+"""Node annotation, written by the node agent alone: the notices it cordoned the node for; absent where others did."""
+
+EVICTING_TAINT: Final = f"{PREFIX}/evicting"
+"""NoSchedule taint of a node with a notice, set by the node agent alone; its value is the kind of the worst notice."""
+
+EVICTION_ANNOTATION: Final = f"{PREFIX}/eviction"
+"""Workload annotation, written by the agent alone: how far the eviction of the job has come, as JSON."""
+
+CHECKPOINT_REQUEST_ANNOTATION: Final = f"{PREFIX}/checkpoint-request"
+"""Pod annotation, written by the agent alone: save now, by when and why, as JSON. A downward-API file shows it."""
+
+CHECKPOINT_HOOK_ANNOTATION: Final = f"{PREFIX}/checkpoint-hook"
+"""Pod template annotation, set by the user: where a pod listens for requests to save, e.g. `http://:8080/save`."""
+
+CHECKPOINT_ANSWER_ANNOTATION: Final = f"{PREFIX}/checkpoint-answer"
+"""Pod annotation, set by a job that may, or by the agent for a hook that answered: what it saved, as JSON."""
+
 GATE_CONTROLLER: Final = f"{PREFIX}/burst-gate"
 """controllerName of our AdmissionCheck."""
 
@@ -63,6 +84,9 @@ SYSTEM_NAMESPACE: Final = "gpufleet-system"
 
 AGENT_NAME: Final = "gpufleet-router"
 """Name of the agent's Deployment, ServiceAccount, Lease and ConfigMap."""
+
+NODE_AGENT_NAME: Final = "gpufleet-node"
+"""Name of the node agent's DaemonSet, ServiceAccount, ClusterRole and policies."""
 
 TOP_UPS_NAME: Final = "gpufleet-top-ups"
 """ConfigMap beside the agent's: what administrators added to budgets, an entry each (runtime.cost.topups)."""

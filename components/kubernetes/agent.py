@@ -1,8 +1,9 @@
 """The agent: its identity, its rights, its configuration, and what administrators give it.
 
-Its rights are the least it needs; the admission policies narrow them further. Pods, nodes, flavors and ClusterQueues it
-only reads, and of secrets it sees none. Its right to write each team's forecast stands in the team's namespace
-(`components.kubernetes.forecasts`).
+Its rights are the least it needs; the admission policies narrow them further. Nodes, flavors and ClusterQueues it only
+reads, and of secrets it sees none. Its rights to write each team's forecast, to ask the team's pods to save their work
+and to evict them stand in the team's namespace (`components.kubernetes.forecasts`). Nodes are written by the node agent
+(`components.kubernetes.node_agent`).
 
 The ConfigMap of top-ups has no `data` here, since that is the administrators': server-side apply owns the fields that
 it sends and no others, so `pulumi up` neither clears nor takes over an entry, and `--refresh` compares only what the
@@ -18,6 +19,7 @@ import pulumi
 
 from components.base import Component, keeps_data
 from components.kubernetes.deployment import CONFIG_FILE, SELECTOR, deployment
+from components.kubernetes.node_agent import needs_host_network
 from components.names import Manifest, manifest
 from stacks.agent import VolumeLedger
 from stacks.agent_config import agent_config, dump
@@ -27,7 +29,10 @@ from stacks.labels import AGENT_NAME, GATE_NAME, SYSTEM_NAMESPACE, TOP_UPS_NAME
 
 
 class Agent(Component):
-    """Everything the agent needs. `deployment` is ready when a replica answers its readiness probe."""
+    """Everything the agent needs. `deployment` is ready when a replica answers its readiness probe.
+
+    `namespace` is where the node agent stands, too.
+    """
 
     def __init__(
         self,
@@ -39,11 +44,11 @@ class Agent(Component):
     ) -> None:
         super().__init__(name, opts)
         objects = manifests(fleet)
-        namespace = self.kubernetes("namespace", objects.pop("namespace"), **keeps_data(fleet))
+        self.namespace = self.kubernetes("namespace", objects.pop("namespace"), **keeps_data(fleet))
         pods = objects.pop("deployment")
         ledger = {"ledger": objects.pop("ledger")} if "ledger" in objects else {}
-        rights = self.kubernetes_all(objects, depends_on=[namespace, *policies])
-        rights += self.kubernetes_all(ledger, depends_on=[namespace], **keeps_data(fleet))
+        rights = self.kubernetes_all(objects, depends_on=[self.namespace, *policies])
+        rights += self.kubernetes_all(ledger, depends_on=[self.namespace], **keeps_data(fleet))
         self.deployment = self.kubernetes("deployment", pods, depends_on=rights)
         self.register_outputs({})
 
@@ -51,7 +56,7 @@ class Agent(Component):
 def manifests(fleet: Fleet) -> dict[str, Manifest]:
     """Every object of the agent by role, in the order of creation."""
     objects = {
-        "namespace": manifest("v1", "Namespace", SYSTEM_NAMESPACE),
+        "namespace": _namespace(fleet),
         "service-account": _own("v1", "ServiceAccount", automountServiceAccountToken=True),
         "cluster-role": manifest("rbac.authorization.k8s.io/v1", "ClusterRole", AGENT_NAME, rules=CLUSTER_RULES),
         "cluster-role-binding": _binding("ClusterRole", None),
@@ -94,6 +99,11 @@ NAMESPACE_RULES: Final = [
     _rule("", ["configmaps"], ["list", "watch"], [AGENT_NAME, TOP_UPS_NAME]),
 ]
 """What the agent may do in its own namespace."""
+
+
+def _namespace(fleet: Fleet) -> Manifest:
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"} if needs_host_network(fleet) else {}
+    return manifest("v1", "Namespace", SYSTEM_NAMESPACE, labels=labels)
 
 
 def _own(api_version: str, kind: str, **body: Any) -> Manifest:

@@ -1,4 +1,4 @@
-"""Where the agent says when a team's jobs are expected to start: a ConfigMap per namespace, and the right to write it.
+"""What the agent has in a team's namespace: where it says when jobs are expected to start, and its rights there.
 
 It forecasts nothing. The ConfigMap has no `data` here, since that is the agent's: server-side apply owns the fields
 that it sends and no others, so `pulumi up` neither clears nor takes over what the agent wrote, and `--refresh` compares
@@ -19,18 +19,21 @@ from stacks.labels import AGENT_NAME, FORECAST_NAME, SYSTEM_NAMESPACE, TEAM_LABE
 
 RBAC: Final = "rbac.authorization.k8s.io"
 
-FORECAST_RULES: Final[list[dict[str, Any]]] = [
-    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch"], "resourceNames": [FORECAST_NAME]}
+TEAM_RULES: Final[list[dict[str, Any]]] = [
+    {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"], "resourceNames": [FORECAST_NAME]},
+    # When a node goes: to ask pods to save their work, to keep their answers, to evict those that Kueue does not own.
+    {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+    {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
 ]
 """What the agent may do in a team's namespace beyond its rights everywhere."""
 
 
 def manifests(fleet: Fleet, team: str) -> dict[str, Manifest]:
-    """The team's forecast, and the agent's right to write it, by role."""
+    """The team's forecast, and the agent's rights in its namespace, by role."""
     ours = partial(manifest, namespace=fleet.teams[team].namespace or team, labels={TEAM_LABEL: team})
     return {
         f"forecast-{team}": ours("v1", "ConfigMap", FORECAST_NAME),
-        f"rights-{team}": ours(f"{RBAC}/v1", "Role", AGENT_NAME, rules=FORECAST_RULES),
+        f"rights-{team}": ours(f"{RBAC}/v1", "Role", AGENT_NAME, rules=TEAM_RULES),
         f"grant-{team}": ours(
             f"{RBAC}/v1",
             "RoleBinding",

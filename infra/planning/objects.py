@@ -37,9 +37,10 @@ class Identity(NamedTuple):
 def objects_of(fleet: Fleet) -> list[Manifest]:
     """Every object that `pulumi up` creates, in order; patches of nodes are left out, as the nodes are not ours."""
     # Here, because these modules bring Pulumi's SDK along: an eighth of a second that no other command needs.
-    from components.kubernetes import admission, agent, kueue
+    from components.kubernetes import admission, agent, kueue, node_agent
 
-    return [*admission.manifests(fleet).values(), *agent.manifests(fleet).values(), *kueue.manifests(fleet).values()]
+    parts = (admission, agent, node_agent, kueue)
+    return [manifest for part in parts for manifest in part.manifests(fleet).values()]
 
 
 def node_patches(fleet: Fleet) -> list[Manifest]:

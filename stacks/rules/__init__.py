@@ -62,6 +62,7 @@ WARNINGS: Final[tuple[Rule, ...]] = (
     advice.every_team_gets_slices,
     advice.waits_are_within_the_bounds_of_the_policy,
     advice.pools_of_a_flavor_stand_together,
+    advice.notices_reach_a_node,
 )
 """What is probably not meant; `strict` makes them errors."""
 

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stacks import presets
+from stacks.eviction import METADATA_PLACES, Eviction
 from stacks.flavors import flavor_name
 from stacks.links import CloudPair, ExistingLink
 from stacks.policies import AlwaysBurst, ComputeWait, ConstantWait, NeverBurst, PerGpuWait
@@ -140,6 +141,18 @@ def pools_of_a_flavor_stand_together(fleet: Fleet) -> Iterator[RuleProblem]:
         if index and name in names[: index - 1] and names[index - 1] != name:
             reason = f"is tried together with {fleet.burst.order[names.index(name)]}: both are of flavor {name}"
             yield RuleProblem(("burst", "order", index), fleet.burst.order[index], reason)
+
+
+def notices_reach_a_node(fleet: Fleet) -> Iterator[RuleProblem]:
+    """How notices are read says nothing where no node is asked that way."""
+    settings, places = fleet.eviction, {flavor.location for flavor in fleet.flavors.values()}
+    metadata_only = places <= METADATA_PLACES
+    if settings.notices_url is not None and (metadata_only or not settings.node_agent):
+        where = "no pool is on-prem or a broker's" if metadata_only else "node_agent is false"
+        yield RuleProblem(("eviction", "notices_url"), settings.notices_url, f"is asked by nobody, as {where}")
+    if settings.gcp_notice != Eviction().gcp_notice and "gcp" not in places:
+        written = format_duration(settings.gcp_notice)
+        yield RuleProblem(("eviction", "gcp_notice"), written, "says nothing, as no pool is on Google Cloud")
 
 
 def settings_have_an_effect(fleet: Fleet) -> Iterator[RuleProblem]:

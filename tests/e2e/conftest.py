@@ -222,11 +222,14 @@ class Stack:
         closings = [closing_from_dict(json.loads(p.read_text())) for p in files if p.name.endswith(".close.json")]
         return openings, closings
 
-    def request_as(self, user: str, method: str, path: str, body: Any, content_type: str) -> httpx2.Response:
-        """One raw request under another name."""
-        return self.kube._http.request(
-            method, path, content=json.dumps(body), headers={"Impersonate-User": user, "Content-Type": content_type}
-        )
+    def request_as(
+        self, user: str, method: str, path: str, body: Any, content_type: str, *, node: str = ""
+    ) -> httpx2.Response:
+        """One raw request under another name; with a node, as by the token of a pod that runs there."""
+        headers = {"Impersonate-User": user, "Content-Type": content_type}
+        if node:
+            headers["Impersonate-Extra-authentication.kubernetes.io%2fnode-name"] = node
+        return self.kube._http.request(method, path, content=json.dumps(body), headers=headers)
 
     def scale_agent(self, replicas: int) -> None:
         """Send the agent away, or bring it back, behind Pulumi's back."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,15 +24,23 @@ from stacks.kinds import JOB_KINDS
 from stacks.labels import (
     AGENT_NAME,
     BURST_TAINT,
+    CHECKPOINT_ANSWER_ANNOTATION,
+    CHECKPOINT_REQUEST_ANNOTATION,
+    CORDONED_ANNOTATION,
+    EVICTING_TAINT,
+    EVICTION_ANNOTATION,
     FLAVOR_LABEL,
     FORECAST_NAME,
     GATE_NAME,
     GPU_LABEL,
     GPU_RESOURCE,
     MANAGED_LABEL,
+    NODE_AGENT_NAME,
+    NOTICES_ANNOTATION,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     RECALL_ANNOTATION,
+    SYSTEM_NAMESPACE,
     TEAM_LABEL,
     TOP_UPS_NAME,
     VERDICT_ANNOTATION,
@@ -52,7 +61,8 @@ from tests.e2e.conftest import AGENT_USER, KUEUE, Stack, wait_for
 
 TEAM, OTHER = "red", "green"
 TWIN, NEXT_TWIN, WINDOW = twin(TEAM), twin(TEAM, ON_DEMAND), window(TEAM)
-USER, EDITOR, NAMESPACE_ADMIN, ADMIN = "rita", "eve", "nora", "ada"
+USER, EDITOR, NAMESPACE_ADMIN, OPERATOR, ADMIN = "rita", "eve", "nora", "olga", "ada"
+NODE_AGENT_USER = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{NODE_AGENT_NAME}"
 JSON, JSON_PATCH = "application/json", "application/json-patch+json"
 MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
 JOBS = f"/apis/batch/v1/namespaces/{TEAM}/jobs"
@@ -65,12 +75,17 @@ CHECKS = "/apis/kueue.x-k8s.io/v1beta2/admissionchecks"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/gpufleet-system/leases"
 SYSTEM = "/api/v1/namespaces/gpufleet-system"
 CONFIG_MAPS = f"/api/v1/namespaces/{TEAM}/configmaps"
+NODES = "/api/v1/nodes"
+CORDONED, FORGOTTEN, HEALTHY = "spot-3", "spot-2", "spot-1"
+"""Nodes that nothing runs on: cordoned by their node agent, by hand, and by nobody."""
 NO_RIGHT = "cannot"
 KUEUE_REFUSES = "immutable"
 ONE_DOOR = "only gpufleet moves a job into or out of a burst queue"
 NO_BURST = f"may not tolerate {BURST_TAINT}"
 ONE_TEAM = "only between the queues of one team"
 NOT_HERS = "only gpufleet writes"
+ONLY_NODE_AGENTS = "only the node agent writes"
+NO_OTHER_TAINT = "no taint but"
 JUDGED = "only Kueue and gpufleet write a workload's status"
 
 
@@ -87,12 +102,22 @@ class Row:
     who: str = AGENT_USER
     rehearsed: bool = True
     """As a dry run, which one of the policies lets pass."""
+    node: str = ""
+    """Where the pod runs whose token it is."""
 
     def __str__(self) -> str:
         return f"{WHO[self.who]}-{'cannot' if self.refusal else 'can'}-{self.name}"
 
 
-WHO = {AGENT_USER: "agent", USER: "user", EDITOR: "editor", NAMESPACE_ADMIN: "namespace-admin", ADMIN: "admin"}
+WHO = {
+    AGENT_USER: "agent",
+    NODE_AGENT_USER: "node-agent",
+    USER: "user",
+    EDITOR: "editor",
+    NAMESPACE_ADMIN: "namespace-admin",
+    OPERATOR: "operator-of-nodes",
+    ADMIN: "admin",
+}
 
 
 def labels(**changed: str | None) -> dict[str, Any]:
@@ -170,6 +195,17 @@ def one_more(toleration: dict[str, str]) -> list[dict[str, Any]]:
     return [{"op": "add", "path": "/spec/tolerations/-", "value": toleration}]
 
 
+def eviction(name: str, uid: str = "") -> dict[str, Any]:
+    options = {"deleteOptions": {"preconditions": {"uid": uid}}} if uid else {}
+    return {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": TEAM}, **options}
+
+
+def tainted(key: str, effect: str = "NoSchedule") -> dict[str, Any]:
+    """A node's taints beside those of a cloud node."""
+    there = {"key": BURST_TAINT, "value": "true", "effect": "NoSchedule"}
+    return {"spec": {"taints": [there, {"key": key, "value": "spot-interruption", "effect": effect}]}}
+
+
 def local_queue(name: str, cluster_queue: str) -> dict[str, Any]:
     return {
         "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": name}, "spec": {"clusterQueue": cluster_queue},
@@ -211,6 +247,13 @@ AGENT_ROWS = [
     Row("deactivate-a-workload", "PATCH", f"{WORKLOADS}/$w-gated",
         annotated(**{VERDICT_ANNOTATION: "{}"}) | {"spec": {"active": False}}),
     Row("move-a-workload-to-the-twin", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": TWIN}}),
+    Row("mark-an-eviction-and-stop-the-job", "PATCH", f"{WORKLOADS}/$w-bursting",
+        annotated(**{EVICTION_ANNOTATION: "{}"}) | {"spec": {"active": False}}),
+    Row("cross-out-an-eviction", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{EVICTION_ANNOTATION: None})),
+    Row("ask-a-pod-to-save", "PATCH", f"{PODS}/$p-bursting", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: "{}"})),
+    Row("ask-a-pod-no-longer", "PATCH", f"{PODS}/patient", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: None})),
+    Row("keep-what-a-hook-answered", "PATCH", f"{PODS}/$p-bursting", annotated(**{CHECKPOINT_ANSWER_ANNOTATION: "{}"})),
+    Row("evict-a-pod", "POST", f"{PODS}/patient/eviction", eviction("patient", "$u-patient"), None, JSON),
     Row("answer-its-own-check", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Ready"),
         None, APPLY),
     Row("leave-its-own-check-pending", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}",
@@ -298,7 +341,20 @@ AGENT_ROWS = [
         "only the data"),
     Row("delete-a-forecast", "DELETE", f"{CONFIG_MAPS}/{FORECAST_NAME}", {}, NO_RIGHT, JSON),
     Row("write-another-config-map", "PATCH", f"{CONFIG_MAPS}/another", {"data": {"a": "b"}}, NO_RIGHT),
+    # Pods of teams: asked, or evicted.
+    Row("evict-whatever-has-the-name", "POST", f"{PODS}/patient/eviction", eviction("patient"), "names the pod's uid",
+        JSON),
+    Row("evict-a-pod-elsewhere", "POST", f"{ELSEWHERE}/any/eviction", eviction("any", "any"), NO_RIGHT, JSON),
+    Row("annotate-a-pod-elsewhere", "PATCH", f"{ELSEWHERE}/any", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: "{}"}),
+        NO_RIGHT),
+    Row("annotate-a-pod", "PATCH", f"{PODS}/$p-bursting", annotated(any="thing"), "no annotation of a pod"),
+    Row("label-a-pod", "PATCH", f"{PODS}/$p-bursting", labels(any="thing"), "nothing of a pod but an annotation"),
+    Row("limit-a-pods-time", "PATCH", f"{PODS}/$p-bursting", {"spec": {"activeDeadlineSeconds": 1}},
+        "nothing of a pod but an annotation"),
+    Row("write-a-pods-status", "PATCH", f"{PODS}/$p-bursting/status", {"status": {"phase": "Failed"}}, NO_RIGHT),
     # Nothing else.
+    Row("forge-a-notice", "PATCH", f"{NODES}/rack-0", annotated(**{NOTICES_ANNOTATION: "[]"}), NO_RIGHT),
+    Row("cordon-a-node", "PATCH", f"{NODES}/rack-0", {"spec": {"unschedulable": True}}, NO_RIGHT),
     Row("read-secrets", "GET", f"{SYSTEM}/secrets", None, NO_RIGHT),
     Row("list-config-maps", "GET", f"{SYSTEM}/configmaps", None, NO_RIGHT),
     Row("write-its-own-config-map", "PATCH", f"{SYSTEM}/configmaps/{AGENT_NAME}", {"data": {"a": "b"}}, NO_RIGHT),
@@ -374,6 +430,12 @@ USER_ROWS = [
     Row("clear-a-verdict", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{VERDICT_ANNOTATION: None}), NOT_HERS),
     Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{RECALL_ANNOTATION: "x"}), NOT_HERS),
     Row("cross-out-a-recall", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{RECALL_ANNOTATION: None}), NOT_HERS),
+    Row("mark-an-eviction", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{EVICTION_ANNOTATION: "{}"}), NOT_HERS),
+    Row("cross-out-an-eviction", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{EVICTION_ANNOTATION: None}), NOT_HERS),
+    Row("ask-a-pod-to-save", "PATCH", f"{PODS}/$p-bursting", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: "{}"}),
+        NOT_HERS),
+    Row("take-a-request-away", "PATCH", f"{PODS}/patient", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: None}), NOT_HERS),
+    Row("answer-a-request", "PATCH", f"{PODS}/patient", annotated(**{CHECKPOINT_ANSWER_ANNOTATION: "{}"})),
     Row("annotate-a-workload", "PATCH", f"{WORKLOADS}/$w-gated", annotated(any="thing")),
     Row("stop-a-job-of-hers", "PATCH", f"{WORKLOADS}/$w-gated", {"spec": {"active": False}}),
     Row("write-a-condition-of-the-agents", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", CONDITION, NO_RIGHT, APPLY),
@@ -439,6 +501,9 @@ TREASURY_ROWS = [
         "only administrators make or change"),
     Row("make-a-local-queue-onto-a-burst-queue", "POST", LOCAL_QUEUES, local_queue("mine", TWIN),
         "only administrators make a LocalQueue", JSON),
+    Row("mark-an-eviction", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{EVICTION_ANNOTATION: "{}"}), NOT_HERS),
+    Row("ask-a-pod-to-save-with-a-status", "PATCH", f"{PODS}/patient/status",
+        annotated(**{CHECKPOINT_REQUEST_ANNOTATION: "[]"}), NOT_HERS),
     Row("release-herself-with-a-status", "PATCH", f"{JOBS}/$waiting/status", RELEASE, ONE_DOOR),
     Row("bind-a-pod", "POST", f"{PODS}/patient/binding",
         {"metadata": {"name": "patient"}, "target": {"kind": "Node", "name": "spot-0"}}, "by schedulers only", JSON),
@@ -463,10 +528,56 @@ EDITOR_ROWS = [
     Row("release-herself", "PATCH", f"{JOBS}/$waiting", RELEASE, ONE_DOOR),
     Row("open-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "None"}}, NO_RIGHT),
 ]  # fmt: skip
+# Who may write nodes, and yet does not speak for the node agents.
+OPERATOR_ROWS = [
+    Row("label-a-node", "PATCH", f"{NODES}/{HEALTHY}", labels(any="thing")),
+    Row("cordon-a-node", "PATCH", f"{NODES}/{HEALTHY}", {"spec": {"unschedulable": True}}),
+    Row("taint-a-node", "PATCH", f"{NODES}/{HEALTHY}", tainted("example.com/broken")),
+    Row("forge-a-notice", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{NOTICES_ANNOTATION: "[]"}), ONLY_NODE_AGENTS),
+    Row("forge-a-notice-with-a-status", "PATCH", f"{NODES}/{HEALTHY}/status", annotated(**{NOTICES_ANNOTATION: "[]"}),
+        ONLY_NODE_AGENTS),
+    Row("take-a-notice-away", "PATCH", f"{NODES}/{CORDONED}", annotated(**{NOTICES_ANNOTATION: None}), ONLY_NODE_AGENTS),
+    Row("take-a-record-away", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CORDONED_ANNOTATION: None}), ONLY_NODE_AGENTS),
+    Row("forge-the-taint", "PATCH", f"{NODES}/{HEALTHY}", tainted(EVICTING_TAINT), ONLY_NODE_AGENTS),
+]  # fmt: skip
+# Its own node, and of that what it says of it.
+NODE_AGENT_ROWS = [
+    Row("read-its-node", "GET", f"{NODES}/{HEALTHY}", node=HEALTHY),
+    Row("say-that-its-node-goes", "PATCH", f"{NODES}/{HEALTHY}", node=HEALTHY,
+        body=annotated(**{NOTICES_ANNOTATION: "[]", CORDONED_ANNOTATION: "a"})
+        | {"spec": {"unschedulable": True, **tainted(EVICTING_TAINT)["spec"]}}),
+    Row("take-back-what-it-said", "PATCH", f"{NODES}/{CORDONED}", node=CORDONED,
+        body=annotated(**{NOTICES_ANNOTATION: None, CORDONED_ANNOTATION: None}) | {"spec": {"unschedulable": None}}),
+    Row("say-that-another-node-goes", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{NOTICES_ANNOTATION: "[]"}),
+        "its own node only", node=CORDONED),
+    Row("speak-for-a-node-without-a-pod-on-it", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{NOTICES_ANNOTATION: "[]"}),
+        "its own node only"),
+    Row("cordon-its-node-without-a-record", "PATCH", f"{NODES}/{HEALTHY}", {"spec": {"unschedulable": True}},
+        "uncordons none without that record", node=HEALTHY),
+    Row("uncordon-what-others-cordoned", "PATCH", f"{NODES}/{FORGOTTEN}", {"spec": {"unschedulable": None}},
+        "uncordons none without that record", node=FORGOTTEN),
+    Row("set-another-taint", "PATCH", f"{NODES}/{HEALTHY}", tainted("example.com/broken"), NO_OTHER_TAINT, node=HEALTHY),
+    Row("drive-pods-away", "PATCH", f"{NODES}/{HEALTHY}", tainted(EVICTING_TAINT, "NoExecute"), NO_OTHER_TAINT,
+        node=HEALTHY),
+    Row("drop-anothers-taint", "PATCH", f"{NODES}/{HEALTHY}", {"spec": {"taints": None}}, NO_OTHER_TAINT, node=HEALTHY),
+    Row("label-its-node", "PATCH", f"{NODES}/{HEALTHY}", labels(any="thing"), "nothing of a node but", node=HEALTHY),
+    Row("annotate-its-node", "PATCH", f"{NODES}/{HEALTHY}", annotated(any="thing"), "no annotation of a node",
+        node=HEALTHY),
+    Row("write-its-nodes-status", "PATCH", f"{NODES}/{HEALTHY}/status", {"status": {"conditions": []}}, NO_RIGHT,
+        node=HEALTHY),
+    Row("delete-its-node", "DELETE", f"{NODES}/{HEALTHY}", {}, NO_RIGHT, JSON, node=HEALTHY),
+    Row("list-nodes", "GET", NODES, None, NO_RIGHT, node=HEALTHY),
+    Row("list-pods", "GET", "/api/v1/pods", None, NO_RIGHT, node=HEALTHY),
+    Row("read-secrets", "GET", f"{SYSTEM}/secrets", None, NO_RIGHT, node=HEALTHY),
+    Row("mark-an-eviction", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{EVICTION_ANNOTATION: "{}"}), NO_RIGHT,
+        node=HEALTHY),
+]  # fmt: skip
 # What keeps the money safe from slips of those who may do everything.
 ADMIN_ROWS = [
     Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{RECALL_ANNOTATION: "x"})),
     Row("hold-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "Hold"}}),
+    Row("clean-a-node-up", "PATCH", f"{NODES}/{CORDONED}", annotated(**{NOTICES_ANNOTATION: None})),
+    Row("ask-a-pod-to-save", "PATCH", f"{PODS}/patient", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: "[]"})),
     Row("make-a-local-queue-onto-a-burst-queue", "POST", LOCAL_QUEUES, local_queue("mine", TWIN), None, JSON),
     Row("lift-the-policies", "PATCH", f"/api/v1/namespaces/{TEAM}", labels(**{MANAGED_LABEL: None})),
     Row("make-a-workload-of-a-job-set-in-a-burst-queue", "POST", WORKLOADS,
@@ -497,8 +608,19 @@ POWERFUL_ROWS = [
     Row("top-up-a-budget", "PATCH", f"{SYSTEM}/configmaps/{TOP_UPS_NAME}", {"data": {"a": "b"}}, "no config map but"),
     Row("write-its-own-config-map", "PATCH", f"{SYSTEM}/configmaps/{AGENT_NAME}", {"data": {"a": "b"}},
         "no config map but"),
+    Row("make-a-pod", "POST", PODS, pod(), "only annotate pods", JSON),
+    Row("delete-a-pod", "DELETE", f"{PODS}/patient", {}, "only annotate pods", JSON),
+    Row("write-a-pods-status", "PATCH", f"{PODS}/patient/status", annotated(any="thing"), "only annotate pods"),
+    Row("make-a-pod-elsewhere", "POST", ELSEWHERE, pod(), "only annotate pods", JSON),
 ]  # fmt: skip
-OTHERS = {ADMIN: ADMIN_ROWS, USER: USER_ROWS, NAMESPACE_ADMIN: TREASURY_ROWS, EDITOR: EDITOR_ROWS}
+OTHERS = {
+    ADMIN: ADMIN_ROWS,
+    USER: USER_ROWS,
+    NAMESPACE_ADMIN: TREASURY_ROWS,
+    EDITOR: EDITOR_ROWS,
+    OPERATOR: OPERATOR_ROWS,
+    NODE_AGENT_USER: NODE_AGENT_ROWS,
+}
 ROWS = [*AGENT_ROWS, *(Row(**{**vars(row), "who": who}) for who, rows in OTHERS.items() for row in rows)]
 
 
@@ -523,8 +645,11 @@ POWERS = {
 
 
 def roles() -> list[dict[str, Any]]:
-    """An administrator, and what each user may do in her team's namespace, and nowhere else."""
-    rbac, made = "rbac.authorization.k8s.io", [administrator(ADMIN)]
+    """Who may do all, who may write nodes, and what each user may do in her team's namespace, and nowhere else."""
+    rbac, made = "rbac.authorization.k8s.io", [administrator(ADMIN), bound(OPERATOR, "trial-nodes")]
+    writes_nodes = [{"apiGroups": [""], "resources": ["nodes", "nodes/status"], "verbs": ["patch"]}]
+    common = {"apiVersion": f"{rbac}/v1", "kind": "ClusterRole", "metadata": {"name": "trial-nodes"}}
+    made.append({**common, "rules": writes_nodes})
     for user, rules in POWERS.items():
         common = {"apiVersion": f"{rbac}/v1", "metadata": {"name": user, "namespace": TEAM}}
         reference = {"apiGroup": rbac, "kind": "Role", "name": user}
@@ -603,18 +728,36 @@ def scene(stack: Stack) -> Iterator[dict[str, str]]:
         jobs["nightly"] = submit(stack, TEAM, 4, job_class="night")
         names = jobs | {f"w-{role}": workload_name(stack, name) for role, name in jobs.items()}
         names["p-bursting"] = pod_of(stack, jobs["bursting"])
-        noted = {VERDICT_ANNOTATION: "{}", RECALL_ANNOTATION: "an administrator's reason"}
+        noted = {VERDICT_ANNOTATION: "{}", EVICTION_ANNOTATION: "{}", RECALL_ANNOTATION: "an administrator's reason"}
         stack.kube.request("PATCH", workload_path(stack, TEAM, jobs["gated"]), annotated(**noted), content_type=MERGE)
         names["lease-version"] = lease_version(stack)
         for manifest in roles():
             stack.kube.apply(manifest)
         patient = pod(schedulingGates=[{"name": "example.com/patience"}])
-        stack.kube.create(patient | {"metadata": {"name": "patient", "namespace": TEAM}})
-        yield names
+        asked = {CHECKPOINT_REQUEST_ANNOTATION: "{}"}
+        created = stack.kube.create(
+            patient | {"metadata": {"name": "patient", "namespace": TEAM, "annotations": asked}}
+        )
+        names["u-patient"] = created["metadata"]["uid"]
+        with cordoned(stack):
+            yield names
         stack.kube.delete("v1", "Pod", "patient", TEAM)
         for manifest in roles():
             stack.kube.delete(manifest["apiVersion"], manifest["kind"], manifest["metadata"]["name"], TEAM)
         stack.clear(TEAM)
+
+
+@contextmanager
+def cordoned(stack: Stack) -> Iterator[None]:
+    """One node with the words of its node agent, and one that somebody cordoned by hand."""
+    words = {NOTICES_ANNOTATION: "[]", CORDONED_ANNOTATION: "a"}
+    for node, said in ((CORDONED, words), (FORGOTTEN, {})):
+        body = annotated(**said) | {"spec": {"unschedulable": True}}
+        stack.kube.request("PATCH", f"{NODES}/{node}", body, content_type=MERGE)
+    yield
+    for node in (CORDONED, FORGOTTEN):
+        body = annotated(**dict.fromkeys(words)) | {"spec": {"unschedulable": None}}
+        stack.kube.request("PATCH", f"{NODES}/{node}", body, content_type=MERGE)
 
 
 def lease_version(stack: Stack) -> str:
@@ -642,11 +785,16 @@ def powerful(stack: Stack, scene: dict[str, str]) -> Iterator[dict[str, str]]:
 
 
 def administrator(user: str) -> dict[str, Any]:
+    return bound(user, "cluster-admin")
+
+
+def bound(user: str, role: str) -> dict[str, Any]:
+    """What gives a user a role everywhere."""
     rbac = "rbac.authorization.k8s.io"
     return {
         "apiVersion": f"{rbac}/v1", "kind": "ClusterRoleBinding",
         "metadata": {"name": f"trial-{user.rpartition(':')[2]}"},
-        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": "cluster-admin"},
+        "roleRef": {"apiGroup": rbac, "kind": "ClusterRole", "name": role},
         "subjects": [{"apiGroup": rbac, "kind": "User", "name": user}],
     }  # fmt: skip
 
@@ -665,7 +813,7 @@ def try_out(stack: Stack, scene: dict[str, str], row: Row) -> None:
         parsed = {"dryRun": ["All"], **parsed}  # the server ignores a DELETE's query where there is a body
     elif row.rehearsed:
         path += ("&" if "?" in path else "?") + "dryRun=All"
-    answer = stack.request_as(row.who, row.method, path, parsed, row.content_type)
+    answer = stack.request_as(row.who, row.method, path, parsed, row.content_type, node=row.node)
     if row.refusal is None:
         assert answer.is_success, answer.text
     else:

@@ -19,6 +19,7 @@ import httpx2
 import pytest
 
 from components.kubernetes.agent import CLUSTER_RULES, NAMESPACE_RULES
+from components.kubernetes.forecasts import TEAM_RULES
 from infra.local.kubeclient import _connection
 from runtime.errors import Conflict, Forbidden
 from runtime.kube import (
@@ -35,7 +36,15 @@ from runtime.kube import (
     Resource,
 )
 from stacks.kinds import JOB_KINDS
-from stacks.labels import AGENT_NAME, GATE_NAME, SYSTEM_NAMESPACE, TOP_UPS_NAME, VERDICT_CONDITION
+from stacks.labels import (
+    AGENT_NAME,
+    CHECKPOINT_REQUEST_ANNOTATION,
+    FORECAST_NAME,
+    GATE_NAME,
+    SYSTEM_NAMESPACE,
+    TOP_UPS_NAME,
+    VERDICT_CONDITION,
+)
 from tests.e2e.agentless import send_to_the_gate, submit, twin, window, without_agent, workload_path
 from tests.e2e.conftest import AGENT_USER, Stack, wait_for
 from tests.e2e.kinds import KINDS, install, job_of
@@ -46,7 +55,9 @@ RBAC = "rbac.authorization.k8s.io/v1"
 ROLES = {
     "ClusterRole": CLUSTER_RULES,
     "Role": NAMESPACE_RULES,
+    "TeamRole": TEAM_RULES,
 }
+"""By where they are granted: everywhere, in the agent's own namespace, in each team's."""
 
 
 @dataclass(frozen=True, order=True)
@@ -101,12 +112,16 @@ def grant(stack: Stack, without: Right | None = None) -> None:
 
 
 def set_rules(stack: Stack, role: str, rules: list[dict[str, Any]]) -> None:
-    path = stack.kube.path(RBAC, role, AGENT_NAME, namespace_of(role))
+    path = stack.kube.path(RBAC, kind_of(role), AGENT_NAME, namespace_of(role))
     stack.kube.request("PATCH", path, {"rules": rules}, content_type="application/merge-patch+json")
 
 
 def namespace_of(role: str) -> str | None:
-    return SYSTEM_NAMESPACE if role == "Role" else None
+    return {"Role": SYSTEM_NAMESPACE, "TeamRole": TEAM}.get(role)
+
+
+def kind_of(role: str) -> str:
+    return "ClusterRole" if role == "ClusterRole" else "Role"
 
 
 async def first_event(kube: Kube, resource: Resource, namespace: str | None = None, fields: str | None = None) -> None:
@@ -125,7 +140,7 @@ async def config_map_events(kube: Kube, name: str) -> None:
 
 def behaviours(stack: Stack, scene: dict[str, str]) -> list[Behaviour]:
     """All that runtime does with the API server, each in the words of who would miss it."""
-    cluster, own = partial(Right, "ClusterRole"), partial(Right, "Role")
+    cluster, own, team = partial(Right, "ClusterRole"), partial(Right, "Role"), partial(Right, "TeamRole", "")
     kueue, gated = "kueue.x-k8s.io", scene["w-gated"]
     version = stack.kube.get("kueue.x-k8s.io/v1beta2", "Workload", gated, TEAM)["metadata"]["resourceVersion"]
     gate = {"check": GATE_NAME, "message": "", "resource_version": version, "now": time.time()}
@@ -133,6 +148,7 @@ def behaviours(stack: Stack, scene: dict[str, str]) -> list[Behaviour]:
     said |= {"lastTransitionTime": "2026-01-01T00:00:00Z"}
     regarding = event()
     regarding["regarding"]["name"] = scene["waiting"]
+    pod, uid = scene["pod"], scene["pod-uid"]
     listed = [
         ("jobs", kueue, WORKLOADS, "workloads"),
         ("its check", kueue, ADMISSION_CHECKS, "admissionchecks"),
@@ -168,6 +184,12 @@ def behaviours(stack: Stack, scene: dict[str, str]) -> list[Behaviour]:
                   lambda kube: kube.get(LEASES, AGENT_NAME, SYSTEM_NAMESPACE)),
         Behaviour("leads on", own("coordination.k8s.io", "leases", "update", AGENT_NAME),
                   lambda kube: kube.replace_lease(SYSTEM_NAMESPACE, AGENT_NAME, lease(AGENT_NAME, scene["lease"]))),
+        Behaviour("publishes forecasts", team("configmaps", "patch", FORECAST_NAME),
+                  lambda kube: kube.patch_config_map(TEAM, FORECAST_NAME, {"forecast": "{}"})),
+        Behaviour("asks pods to save their work", team("pods", "patch"),
+                  lambda kube: kube.annotate_pod(TEAM, pod, uid, CHECKPOINT_REQUEST_ANNOTATION, "{}")),
+        Behaviour("evicts pods that Kueue does not own", team("pods/eviction", "create"),
+                  lambda kube: kube.evict_pod(TEAM, pod, uid)),
     ]  # fmt: skip
     for what, group, resource, plural in listed:
         made.append(Behaviour(f"finds {what}", cluster(group, plural, "list"), partial(Kube.list, resource=resource)))
@@ -199,6 +221,8 @@ def agents_work(stack: Stack) -> Iterator[list[Behaviour]]:
         scene = {"gated": send_to_the_gate(stack, TEAM), "waiting": submit(stack, TEAM, 4)}
         scene["w-gated"] = workload_path(stack, TEAM, scene["gated"]).rpartition("/")[2]
         scene["waiting-Job"] = scene["waiting"]
+        metadata = wait_for("its pod", lambda: stack.kube.list("v1", "Pod", TEAM)[0])[0]["metadata"]
+        scene |= {"pod": metadata["name"], "pod-uid": metadata["uid"]}
         for kind in KINDS.values():
             if kind.kind != "Job":
                 install(stack.kube, kind)
@@ -208,7 +232,7 @@ def agents_work(stack: Stack) -> Iterator[list[Behaviour]]:
         if stack.kube.find(*where) is None:  # where no agent has led yet
             stack.kube.create(lease(AGENT_NAME) | {"metadata": {"name": AGENT_NAME, "namespace": SYSTEM_NAMESPACE}})
         scene["lease"] = stack.kube.get(*where)["metadata"]["resourceVersion"]
-        before = {role: stack.kube.get(RBAC, role, AGENT_NAME, namespace_of(role))["rules"] for role in ROLES}
+        before = {role: stack.kube.get(RBAC, kind_of(role), AGENT_NAME, namespace_of(role))["rules"] for role in ROLES}
         yield behaviours(stack, scene)
         for role, rules in before.items():
             set_rules(stack, role, rules)

@@ -10,25 +10,26 @@ from tests.mocks.environments import LOCAL, load_environment, of_kind
 READING = {"get", "list", "watch"}
 
 
-def test_the_agent_sees_no_secret_and_changes_no_pod_no_node_and_no_quota() -> None:
+def test_the_agent_sees_no_secret_and_changes_no_node_no_quota_and_no_pod_outside_a_teams_namespace() -> None:
     objects = agent.manifests(load_file(LOCAL))
     rules = objects["cluster-role"]["rules"] + objects["role"]["rules"]
     seen = {resource for rule in rules for resource in rule["resources"]}
     changed = {resource for rule in rules if set(rule["verbs"]) - READING for resource in rule["resources"]}
     assert seen.isdisjoint({"secrets", "cohorts", "*"})
-    assert changed.isdisjoint({"pods", "nodes", "clusterqueues", "resourceflavors", "configmaps"})
+    assert changed.isdisjoint({"pods", "pods/eviction", "nodes", "clusterqueues", "resourceflavors", "configmaps"})
     assert all("*" not in rule["verbs"] and "*" not in rule["apiGroups"] for rule in rules)
 
 
-def test_in_a_teams_namespace_the_agent_may_patch_the_forecast_and_nothing_else() -> None:
+def test_in_a_teams_namespace_the_agent_may_patch_the_forecast_and_pods_and_evict_them_and_nothing_else() -> None:
     fleet = load_environment("hybrid")
     objects = kueue.manifests(fleet)
     for team, settings in fleet.teams.items():
         role, grant = objects[f"rights-{team}"], objects[f"grant-{team}"]
-        [rule] = role["rules"]
-        assert rule == {
-            "apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch"], "resourceNames": [FORECAST_NAME],
-        }  # fmt: skip
+        assert role["rules"] == [
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"], "resourceNames": [FORECAST_NAME]},
+            {"apiGroups": [""], "resources": ["pods"], "verbs": ["patch"]},
+            {"apiGroups": [""], "resources": ["pods/eviction"], "verbs": ["create"]},
+        ]
         assert grant["roleRef"]["name"] == role["metadata"]["name"]
         assert {one["metadata"]["namespace"] for one in (role, grant)} == {settings.namespace or team}
         assert objects[f"forecast-{team}"]["metadata"]["namespace"] == (settings.namespace or team)

@@ -14,7 +14,7 @@ import pytest
 from pulumi.runtime import mocks
 
 from components.base import Component
-from components.kubernetes import admission, agent, kueue
+from components.kubernetes import admission, agent, kueue, node_agent
 from components.onprem import nodepool
 from infra.planning.manifests import yaml_of
 from infra.program import build
@@ -77,6 +77,7 @@ def test_the_manifests_of_the_local_stack_read_as_reviewed(golden: Golden) -> No
     for file, objects in {
         "kueue": kueue.manifests(fleet),
         "agent": agent.manifests(fleet),
+        "node_agent": node_agent.manifests(fleet),
         "admission": admission.manifests(fleet),
         "nodes": pools,
     }.items():

@@ -1,9 +1,10 @@
 """Admission policies that keep two promises: the agent can change almost nothing, and nobody can release herself.
 
 The agent may move a suspended job of a kind of stacks.kinds between its team's queues, deactivate and reactivate a
-Workload, write its verdict, answer its own check, hold the queues of windows, and publish forecasts; the API server
-refuses everything else it tries, whatever its RBAC says. Users may neither enter nor leave a burst queue, nor reach
-cloud nodes around it.
+Workload, write its verdict and how far its eviction is, answer its own check, hold the queues of windows, publish
+forecasts, ask a team's pods to save their work, and evict them; the API server refuses everything else it tries of
+these objects, whatever its RBAC says. A node agent may say of its own node that it goes. Users may neither enter nor
+leave a burst queue, nor reach cloud nodes around it, nor speak for either agent.
 
 Whoever may write in all namespaces what only Kueue, controllers of jobs and administrators write (checked with the API
 server's own authorizer) is exempt, so that no user name of a particular installation appears here. A controller that
@@ -17,7 +18,7 @@ from typing import Final
 import pulumi
 
 from components.base import Component
-from components.kubernetes.admission import agent, agent_objects, nodes, queues
+from components.kubernetes.admission import agent, agent_objects, nodes, notices, queues
 from components.kubernetes.admission.expressions import Spec
 from components.names import Manifest, manifest
 from stacks.fleet import Fleet
@@ -62,6 +63,10 @@ def _specs(fleet: Fleet) -> dict[str, Spec]:
         "agent-gate": agent.gate(),
         "agent-local-queues": agent_objects.local_queues(),
         "agent-config-maps": agent_objects.config_maps(),
+        "agent-pods": agent_objects.pods(),
+        "node-agents-write-their-own-node": notices.node_agents_write_their_own_node(),
+        "nodes-keep-their-notices": notices.nodes_keep_their_notices(),
+        "pods-keep-their-requests": notices.pods_keep_their_requests(),
         "jobs-keep-their-queue": queues.jobs_keep_their_queue(),
         "jobs-start-in-their-window": queues.jobs_start_in_their_window(windowed, default),
         "jobs-take-their-pods-along": queues.jobs_take_their_pods_along(),

@@ -1,7 +1,8 @@
-"""What the agent may change of a job and its Workload: the queue, whether it is active, our verdict and our check."""
+"""What the agent may change of a job and its Workload: the queue, whether it is active, our words and our check."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from components.kubernetes.admission.expressions import (
@@ -16,7 +17,14 @@ from components.kubernetes.admission.expressions import (
     variables,
 )
 from stacks.kinds import JOB_KINDS
-from stacks.labels import GATE_NAME, QUEUE_LABEL, RECALL_ANNOTATION, VERDICT_ANNOTATION, VERDICT_CONDITION
+from stacks.labels import (
+    EVICTION_ANNOTATION,
+    GATE_NAME,
+    QUEUE_LABEL,
+    RECALL_ANNOTATION,
+    VERDICT_ANNOTATION,
+    VERDICT_CONDITION,
+)
 
 # Without the compiler's types, which know neither all kinds nor how to go through metadata.
 OLD_AND_NEW: Final = {"old": "dyn(oldObject)", "new": "dyn(object)"}
@@ -41,7 +49,7 @@ def jobs() -> Spec:
                 metadata_unchanged_but("labels"), "the agent may change nothing of a job's metadata but a label"
             ),
             unless_create(
-                _map_unchanged_but("labels", QUEUE_LABEL), f"the agent may change no label of a job but {QUEUE_LABEL}"
+                map_unchanged_but("labels", [QUEUE_LABEL]), f"the agent may change no label of a job but {QUEUE_LABEL}"
             ),
             unless_create(
                 f"variables.queue == variables.oldQueue || (variables.suspended && {_SAME_TEAM})",
@@ -52,7 +60,10 @@ def jobs() -> Spec:
 
 
 def workloads() -> Spec:
-    """A Workload: whether it is active, its queue, and our verdict; a recall that was carried out is crossed out."""
+    """A Workload: whether it is active, its queue, our verdict, and how far its eviction is.
+
+    A recall that was carried out is crossed out.
+    """
     return {
         "matchConstraints": kueue_rules("workloads", WRITES),
         "matchConditions": [IS_AGENT],
@@ -65,11 +76,11 @@ def workloads() -> Spec:
             ),
             unless_create(
                 metadata_unchanged_but("annotations"),
-                "the agent may change nothing of a workload's metadata but its verdict",
+                "the agent may change nothing of a workload's metadata but its verdict and its eviction",
             ),
             unless_create(
-                _map_unchanged_but("annotations", VERDICT_ANNOTATION, removable=RECALL_ANNOTATION),
-                f"the agent may write no annotation of a workload but {VERDICT_ANNOTATION}, "
+                map_unchanged_but("annotations", [VERDICT_ANNOTATION, EVICTION_ANNOTATION], [RECALL_ANNOTATION]),
+                f"the agent may write no annotation of a workload but {VERDICT_ANNOTATION} and {EVICTION_ANNOTATION}, "
                 f"and remove none but {RECALL_ANNOTATION}",
             ),
             unless_create(
@@ -117,11 +128,11 @@ def gate() -> Spec:
     }
 
 
-def only_updates(what: str) -> dict[str, str]:
-    """The agent neither creates nor deletes these, nor writes a subresource of them."""
+def only_updates(what: str, who: str = "the agent") -> dict[str, str]:
+    """It neither creates nor deletes these, nor writes a subresource of them."""
     return {
         "expression": "request.operation == 'UPDATE' && request.?subResource.orValue('') == ''",
-        "message": f"the agent may only update {what}",
+        "message": f"{who} may only update {what}",
     }
 
 
@@ -144,11 +155,12 @@ def metadata_unchanged_but(*fields: str) -> str:
     return fields_unchanged_but("metadata", [*fields, *_SERVERS])
 
 
-def _map_unchanged_but(field: str, key: str, removable: str = "") -> str:
+def map_unchanged_but(field: str, keys: Sequence[str], removable: Sequence[str] = ()) -> str:
+    """Whether all labels or annotations are as they were, apart from these, and those that may only go."""
     new, old = (f"{subject}.metadata.?{field}.orValue({{}})" for subject in ("object", "oldObject"))
     return (
-        f"{new}.all(k, v, k == '{key}' || {old}[?k] == optional.of(v))"
-        f" && {old}.all(k, v, k in {[key, removable]} || k in {new})"
+        f"{new}.all(k, v, k in {[*keys]} || {old}[?k] == optional.of(v))"
+        f" && {old}.all(k, v, k in {[*keys, *removable]} || k in {new})"
     )
 
 

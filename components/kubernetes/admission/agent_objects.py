@@ -1,10 +1,11 @@
-"""What the agent may change of objects that Pulumi made for it: when a window queue starts jobs, and a forecast."""
+"""What the agent may change of what is neither job nor Workload: windows, forecasts, and what it tells pods."""
 
 from __future__ import annotations
 
 from components.kubernetes.admission.agent import (
     OLD_AND_NEW,
     fields_unchanged_but,
+    map_unchanged_but,
     metadata_unchanged_but,
     only_updates,
     unless_create,
@@ -18,7 +19,12 @@ from components.kubernetes.admission.expressions import (
     rules,
     variables,
 )
-from stacks.labels import FORECAST_NAME
+from stacks.labels import (
+    CHECKPOINT_ANSWER_ANNOTATION,
+    CHECKPOINT_REQUEST_ANNOTATION,
+    FORECAST_NAME,
+    MANAGED_LABEL,
+)
 
 
 def local_queues() -> Spec:
@@ -63,5 +69,45 @@ def config_maps() -> Spec:
                 f" && {metadata_unchanged_but()}",
                 "the agent may change only the data of a config map",
             ),
+        ],
+    }
+
+
+def pods() -> Spec:
+    """A pod of a team: the wish that it saves its work, what its hook answered; or its eviction.
+
+    An eviction says which pod, and neither what the pod asks for nor whose it is: that only pods with GPUs which Kueue
+    does not own are evicted is the agent's own promise.
+    """
+    is_eviction = "request.operation == 'CREATE' && request.?subResource.orValue('') == 'eviction'"
+    return {
+        "matchConstraints": rules(("", ["pods", "pods/*"]), operations=WRITES),
+        "matchConditions": [IS_AGENT],
+        "variables": variables(**OLD_AND_NEW),
+        "validations": [
+            {
+                "expression": "(request.operation == 'UPDATE' && request.?subResource.orValue('') == '')"
+                f" || ({is_eviction})",
+                "message": "the agent may only annotate pods, and evict them",
+            },
+            {
+                "expression": f"namespaceObject.metadata.?labels[?'{MANAGED_LABEL}'].orValue('') == 'true'",
+                "message": "the agent touches pods in the namespaces of teams only",
+            },
+            unless_create(
+                "variables.new.?spec == variables.old.?spec && variables.new.?status == variables.old.?status"
+                f" && {metadata_unchanged_but('annotations')}",
+                "the agent may change nothing of a pod but an annotation",
+            ),
+            unless_create(
+                map_unchanged_but("annotations", [CHECKPOINT_REQUEST_ANNOTATION, CHECKPOINT_ANSWER_ANNOTATION]),
+                f"the agent may write no annotation of a pod but {CHECKPOINT_REQUEST_ANNOTATION} "
+                f"and {CHECKPOINT_ANSWER_ANNOTATION}",
+            ),
+            {
+                "expression": f"!({is_eviction}) || variables.new.?deleteOptions.?preconditions.?uid.orValue('') != ''",
+                "message": "an eviction by the agent names the pod's uid in its preconditions, so that no other pod "
+                "of the same name is hit",
+            },
         ],
     }

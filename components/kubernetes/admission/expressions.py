@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from stacks.kinds import JOB_KINDS
-from stacks.labels import AGENT_NAME, BURST_INFIX, MANAGED_LABEL, SYSTEM_NAMESPACE, WINDOW_INFIX
+from stacks.labels import (
+    AGENT_NAME,
+    BURST_INFIX,
+    MANAGED_LABEL,
+    NODE_AGENT_NAME,
+    SYSTEM_NAMESPACE,
+    WINDOW_INFIX,
+)
 
 Spec = dict[str, Any]
 """The spec of a ValidatingAdmissionPolicy, without its failure policy."""
@@ -22,6 +29,12 @@ WRITES: Final = ["CREATE", "UPDATE", "DELETE"]
 
 AGENT_USER: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{AGENT_NAME}"
 IS_AGENT: Final = {"name": "is-the-agent", "expression": f"request.userInfo.username == '{AGENT_USER}'"}
+NODE_AGENT_USER: Final = f"system:serviceaccount:{SYSTEM_NAMESPACE}:{NODE_AGENT_NAME}"
+IS_NODE_AGENT: Final = {"name": "is-a-node-agent", "expression": f"request.userInfo.username == '{NODE_AGENT_USER}'"}
+IS_NOT_NODE_AGENT: Final = {
+    "name": "is-no-node-agent",
+    "expression": f"request.userInfo.username != '{NODE_AGENT_USER}'",
+}
 IS_NOT_AGENT: Final = {"name": "is-not-the-agent", "expression": f"request.userInfo.username != '{AGENT_USER}'"}
 
 
@@ -51,7 +64,8 @@ NOBODY_WHO_ADMITS: Final = nobody_who([may("update", KUEUE, "workloads", "status
 # Controllers of admission checks, the agent among them, may only patch.
 NOBODY_WHO_JUDGES: Final = nobody_who([may(verb, KUEUE, "workloads", "status") for verb in ("update", "patch")])
 NOBODY_WHO_SCHEDULES: Final = nobody_who([may("create", "", "pods", "binding")])
-NOBODY_WHO_MAKES_QUEUES: Final = nobody_who([may("update", KUEUE, "clusterqueues")])
+MAKES_QUEUES: Final = may("update", KUEUE, "clusterqueues")
+NOBODY_WHO_MAKES_QUEUES: Final = nobody_who([MAKES_QUEUES])
 # The controllers of jobs, Kueue and administrators: they make jobs and pods with what Kueue gave to their owner. An
 # owner reference proves nothing, because anyone may write one.
 NOBODY_WHO_RUNS_JOBS: Final = nobody_who([may("update", kind.group, kind.plural, "status") for kind in JOB_KINDS])
@@ -97,6 +111,12 @@ def label_before_and_after(key: str, name: str) -> dict[str, str]:
         for subject in ("object", "oldObject")
     )
     return {name: new, f"old{name.capitalize()}": old}
+
+
+def annotations_unchanged(*keys: str) -> str:
+    """Whether these annotations are as they were; absent before creation."""
+    old = "(oldObject == null ? optional.none() : oldObject.metadata.?annotations[?a])"
+    return f"{list(keys)}.all(a, object.metadata.?annotations[?a] == {old})"
 
 
 QUEUE_NAME_BEFORE_AND_AFTER: Final = {

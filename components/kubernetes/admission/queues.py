@@ -12,6 +12,7 @@ from components.kubernetes.admission.expressions import (
     NOBODY_WHO_MAKES_QUEUES,
     QUEUE_NAME_BEFORE_AND_AFTER,
     Spec,
+    annotations_unchanged,
     in_burst,
     in_window,
     job_rules,
@@ -22,6 +23,7 @@ from components.kubernetes.admission.expressions import (
 )
 from stacks.kinds import JOB_KINDS
 from stacks.labels import (
+    EVICTION_ANNOTATION,
     GATE_NAME,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
@@ -139,8 +141,6 @@ def burst_queues_take_jobs_only() -> Spec:
 
 def workloads_keep_their_queue() -> Spec:
     """Nor does a user's Workload move; what a budget was promised about it, and what the agent says of it, stays."""
-    agents = [VERDICT_ANNOTATION, RECALL_ANNOTATION]
-    old = "(oldObject == null ? optional.none() : oldObject.metadata.?annotations[?a])"
     return {
         "matchConstraints": managed(kueue_rules("workloads", ["CREATE", "UPDATE"])),
         "matchConditions": [*NOBODY_WHO_ADMITS, IS_NOT_AGENT],
@@ -160,8 +160,9 @@ def workloads_keep_their_queue() -> Spec:
                 "message": "a job in a burst queue keeps its longest run time; delete it and submit it with another",
             },
             {
-                "expression": f"{agents}.all(a, object.metadata.?annotations[?a] == {old})",
-                "message": f"only gpufleet writes {VERDICT_ANNOTATION}, and only an administrator {RECALL_ANNOTATION}",
+                "expression": annotations_unchanged(VERDICT_ANNOTATION, EVICTION_ANNOTATION, RECALL_ANNOTATION),
+                "message": f"only gpufleet writes {VERDICT_ANNOTATION} and {EVICTION_ANNOTATION}, "
+                f"and only an administrator {RECALL_ANNOTATION}",
             },
         ],
     }

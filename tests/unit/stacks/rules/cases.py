@@ -465,6 +465,13 @@ WARNING_CASES: Final = (
         "tried together with od",
         {"pools.more": {**ORDINARY["pools"]["od"]}, "burst.order": ["od", "more", "spot"]},
     ),
+    Case(
+        advice.notices_reach_a_node,
+        {"eviction": {"gcp_notice": "120s"}},
+        "eviction.gcp_notice",
+        "no pool is on Google Cloud",
+        {**all_on_gke(), "eviction": {"gcp_notice": "120s"}},
+    ),
 )  # fmt: skip
 
 NOTICE_CASES: Final = (
