@@ -43,6 +43,8 @@ COMMANDS: Final[Mapping[str, str]] = {
     "queue": "infra.commands.jobs:queue",
     "explain": "infra.commands.jobs:explain",
     "recall": "infra.commands.recall:recall",
+    "chaos": "infra.commands.chaos:app",
+    "evictions": "infra.commands.reliability:evictions",
     "budget": "infra.commands.budget:app",
     "ledger": "infra.commands.ledger:app",
     "replay": "infra.commands.traces:replay",

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Callable
 
 from runtime import metrics
+from runtime.evictions import Evictions
 from runtime.routing.act import Actor
 from runtime.watching import Watching
 from stacks.agent_config import AgentConfig
@@ -21,18 +22,24 @@ log = logging.getLogger(__name__)
 
 
 class Changeover:
-    """`watch` and `act_for` make the caches of a configuration, and the actor that goes with them."""
+    """Its arguments make the caches of a configuration, and the actor and the evictions that go with them."""
 
     def __init__(
-        self, first: AgentConfig, watch: Callable[[AgentConfig], Watching], act_for: Callable[[Watching], Actor]
+        self,
+        first: AgentConfig,
+        watch: Callable[[AgentConfig], Watching],
+        act_for: Callable[[Watching], Actor],
+        evict_for: Callable[[Watching, Actor], Evictions],
     ) -> None:
         self._watch = watch
         self._act_for = act_for
+        self._evict_for = evict_for
         self._group: asyncio.TaskGroup | None = None
         self._task: asyncio.Task[None] | None = None
         self._next: tuple[Watching, asyncio.Task[None]] | None = None
         self.watching = watch(first)
         self.actor = act_for(self.watching)
+        self.evictions = evict_for(self.watching, self.actor)
 
     @property
     def config(self) -> AgentConfig:
@@ -71,10 +78,12 @@ class Changeover:
         before = self.config
         self.actor.stop()
         await self.actor.finish()
+        await self.evictions.close()
         if self._task is not None:
             self._task.cancel()
         (self.watching, self._task), self._next = self._next, None
         self.actor = self._act_for(self.watching)
+        self.evictions = self._evict_for(self.watching, self.actor)
         metrics.forget_absent(before, self.config)
         metrics.reloads.inc()
         log.info("the changed configuration is in force")

@@ -29,6 +29,10 @@ class Clock:
         """Turn a real time into fleet time."""
         return real if self.speed == 1 else self.origin + (real - self.origin) * self.speed
 
+    def to_real(self, fleet: float) -> float:
+        """Turn a fleet time into real time."""
+        return fleet if self.speed == 1 else self.origin + (fleet - self.origin) / self.speed
+
     def duration_to_fleet(self, real_seconds: float) -> float:
         """Turn a length of real time into one of fleet time."""
         return real_seconds * self.speed

@@ -75,6 +75,21 @@ def recalled(job: Job, sentence: str) -> Event:
     return _of_job(job, "BurstRecalled", "Recall", sentence, detail=str(job.attempt))
 
 
+def asked_to_save(job: Job, why: str, request: str) -> Event:
+    """Nodes of the job are going; its pods are asked to save."""
+    return _of_job(job, "CheckpointRequested", "Evict", f"asked to save: {why}", "Warning", detail=request)
+
+
+def evicted(job: Job, why: str, number: int) -> Event:
+    """The job was stopped because its nodes go; it is put into a queue again."""
+    return _of_job(job, "Evicted", "Evict", f"stopped, and queued again soon: {why}", "Warning", detail=str(number))
+
+
+def requeued(job: Job, sentence: str) -> Event:
+    """Nodes of the job were taken away; it is back in its own queue."""
+    return _of_job(job, "Requeued", "Requeue", sentence, "Warning")
+
+
 def held_by_budget(job: Job, sentence: str) -> Event:
     """The wait is over, but a budget does not allow the job to leave."""
     return _of_job(job, "BurstHeldByBudget", "Hold", sentence, "Warning")

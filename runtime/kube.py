@@ -38,7 +38,7 @@ from runtime.resource import (
     job_resource,
 )
 from runtime.wire import Raw
-from stacks.labels import AGENT_NAME, QUEUE_LABEL, RECALL_ANNOTATION, VERDICT_ANNOTATION
+from stacks.labels import AGENT_NAME, EVICTION_ANNOTATION, QUEUE_LABEL, RECALL_ANNOTATION, VERDICT_ANNOTATION
 
 __all__ = [
     "ADMISSION_CHECKS",
@@ -90,15 +90,16 @@ class Kube(Api):
         *,
         verdict: str | None = None,
         clear_marks: bool = False,
+        eviction: str | None = None,
         resource_version: str | None = None,
         uid: str | None = None,
         queue: str | None = None,
         active: bool | None = None,
     ) -> Raw:
-        """Change, in one patch, a Workload's verdict annotation, its queue, and whether it is active.
+        """Change, in one patch, a Workload's verdict annotation, its queue, whether it is active, and its eviction.
 
         `clear_marks` takes away an administrator's wish for a recall, and the verdict unless another is given.
-        Returns the Workload as it is now.
+        `eviction` is the marker of one; an empty text takes it away. Returns the Workload as it is now.
 
         Raises:
             Conflict: when a resource version is given and the Workload has changed since, or a UID and it is another.
@@ -110,9 +111,35 @@ class Kube(Api):
             metadata["uid"] = uid
         if verdict is not None or clear_marks:
             metadata["annotations"] = {VERDICT_ANNOTATION: verdict} | ({RECALL_ANNOTATION: None} if clear_marks else {})
+        if eviction is not None:
+            metadata["annotations"] = {**metadata.get("annotations", {}), EVICTION_ANNOTATION: eviction or None}
         if metadata:
             body["metadata"] = metadata
         return await self.merge(WORKLOADS, namespace, name, body)
+
+    async def annotate_pod(self, namespace: str, name: str, uid: str, annotation: str, text: str) -> None:
+        """Set one annotation of exactly this pod.
+
+        Raises:
+            Conflict: when another pod has the name by now.
+        """
+        body: Raw = {"metadata": {"uid": uid, "annotations": {annotation: text}}}
+        await self.merge(PODS, namespace, name, body)
+
+    async def evict_pod(self, namespace: str, name: str, uid: str) -> None:
+        """Evict exactly this pod, as its disruption budgets allow.
+
+        Raises:
+            Conflict: when another pod has the name by now.
+            Unreachable: while a disruption budget does not allow it.
+        """
+        body: Raw = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": name, "namespace": namespace},
+            "deleteOptions": {"preconditions": {"uid": uid}},
+        }
+        await self.send("POST", PODS.path(namespace, name, "eviction"), body=body)
 
     async def answer_gate(
         self,

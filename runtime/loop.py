@@ -19,6 +19,7 @@ from runtime.changeover import Changeover
 from runtime.clock import Clock
 from runtime.complaints import Complaints
 from runtime.errors import KubeError
+from runtime.evictions import LONGEST_WAIT_SECONDS, Evictions
 from runtime.forecasting import Forecasting
 from runtime.gatekeeper import Gatekeeper
 from runtime.kube import Kube
@@ -72,7 +73,7 @@ class Agent:
         self._runs = Runs()
         self._measures = Measures()
         self._forecasting = Forecasting(kube, clock, lambda: self._lease.held, self._measures.forecast)
-        self._current = Changeover(settings.config, self._watch, self._act_for)
+        self._current = Changeover(settings.config, self._watch, self._act_for, self._evict_for)
         self._reload = Reload(kube, settings.namespace, settings.config, self._current.accept)
         self._ticked_at: float | None = None
         self._led = False
@@ -111,6 +112,7 @@ class Agent:
             background = [group.create_task(task.run()) for task in others]
             await self._ticks()
             await self._current.actor.finish()
+            await self._current.evictions.close()
             await self._forecasting.stop()
             self._current.stop()
             for task in background:
@@ -140,6 +142,8 @@ class Agent:
             self._ticked_at = asyncio.get_running_loop().time()
             metrics.last_tick.set(self._clock.real_now())
             interval = self.config.interval.total_seconds()
+            if self._current.evictions.under_way:
+                interval = min(interval, LONGEST_WAIT_SECONDS)
             shortest = min(max(SHORTEST_TICK_SECONDS, self._ticked_at - began), interval)
             await self._pause(shortest, min(interval, retry) if unfinished else interval)
             retry = min(retry * 2, LONGEST_PAUSE_SECONDS) if unfinished else FIRST_RETRY_SECONDS
@@ -162,13 +166,14 @@ class Agent:
         if not config.dry_run:
             await self._treasury.record_top_ups(config, self._current.actor.warn)
         seen = self._observe()
+        unfinished = await self._current.evictions.tick(seen.jobs)
         now = self._clock.now()
         with metrics.decision_seconds.time():
             decision = decide(seen, config, now, secrets.token_hex(6))
         self._measures.decided(decision)
         if seen.books is not None and not config.dry_run:
             await self._gatekeeper.activate(self._current.watching.checks or ())
-        unfinished = await self._current.actor.act(decision)
+        unfinished += await self._current.actor.act(decision)
         await self._tell(seen, decision, now)
         return unfinished
 
@@ -214,18 +219,22 @@ class Agent:
     def _watch(self, config: AgentConfig) -> Watching:
         return Watching(self._kube, config, self._clock, self._complaints.report, self._changed)
 
-    def _act_for(self, watching: Watching) -> Actor:
-        return Actor(
-            Context(
-                kube=self._kube,
-                store=self._store,
-                clock=self._clock,
-                config=watching.config,
-                identity=self._settings.identity,
-                leading=lambda: self._lease.held,
-                reduce=watching.observer.reduce,
-            )
+    def _context(self, watching: Watching) -> Context:
+        return Context(
+            kube=self._kube,
+            store=self._store,
+            clock=self._clock,
+            config=watching.config,
+            identity=self._settings.identity,
+            leading=lambda: self._lease.held,
+            reduce=watching.observer.reduce,
         )
+
+    def _act_for(self, watching: Watching) -> Actor:
+        return Actor(self._context(watching))
+
+    def _evict_for(self, watching: Watching, actor: Actor) -> Evictions:
+        return Evictions(self._context(watching), watching, actor.warn)
 
 
 async def _happens(event: asyncio.Event, seconds: float) -> bool:

@@ -20,8 +20,8 @@ from runtime.routing.verdict import Code
 from runtime.simulation.told import Forecast
 from stacks.agent_config import AgentConfig
 
-_WAITING: Final = frozenset(WAITING_STAGES) - {Stage.RECALLING}
-"""A job on its way back to its queue neither starts nor could have started."""
+_WAITING: Final = frozenset(WAITING_STAGES) - {Stage.RECALLING, Stage.EVICTED}
+"""A job on its way back to a queue neither starts nor could have started."""
 _RUNNING: Final = frozenset({Stage.RUNNING_LOCAL, Stage.RUNNING_CLOUD})
 _ON_ITS_WAY: Final = frozenset({None, Code.WAITING, Code.RELEASED, Code.CLEARED})
 """Verdicts under which nothing but its wait keeps a job."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from runtime.cost.losses import Loss
 from runtime.cost.scopes import budgets, project_scope, team_scope
 from runtime.cost.standing import Reached, Summary
 from runtime.routing.alarms import Alarm, AlarmKind
@@ -22,6 +23,8 @@ from stacks.agent_config import AgentConfig
 _DECISION_BUCKETS: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 _DELAY_BUCKETS: Final = (1, 2, 5, 10, 30, 60, 120, 300, 600, 1_800, 3_600)
 """Fleet seconds: from one reaction of Kueue to a long wait for room or money."""
+_NOTICE_BUCKETS: Final = (0.1, 0.25, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300)
+"""Seconds within the notice that providers give: two minutes at most for a spot machine, and none to half a minute."""
 
 releases: Final = Counter("gpufleet_releases_total", "Jobs sent to the burst twin.", ["team", "job_class"])
 clears: Final = Counter("gpufleet_clears_total", "Jobs let through the gate.", ["team", "job_class", "flavor"])
@@ -78,6 +81,41 @@ forecast_error_seconds: Final = Histogram(
 )
 forecast_seconds: Final = Histogram("gpufleet_forecast_seconds", "Time to forecast.", buckets=_DECISION_BUCKETS)
 
+evictions: Final = Counter(
+    "gpufleet_evictions_total",
+    "Jobs that were stopped because their nodes went, each recorded in the ledger.",
+    ["team", "job_class", "kind", "answered"],
+)
+lost_gpu_seconds: Final = Counter(
+    "gpufleet_lost_gpu_seconds_total",
+    "Work since the last known checkpoint of jobs that were evicted, in fleet time.",
+    ["team", "job_class", "kind"],
+)
+notice_to_asked_seconds: Final = Histogram(
+    "gpufleet_eviction_notice_to_asked_seconds",
+    "From the notice that a node goes until the job was asked to save, in fleet time.",
+    ["kind"],
+    buckets=_NOTICE_BUCKETS,
+)
+asked_to_answered_seconds: Final = Histogram(
+    "gpufleet_eviction_asked_to_answered_seconds",
+    "From the request to save until the job said that it had, in fleet time.",
+    ["kind"],
+    buckets=_NOTICE_BUCKETS,
+)
+notice_to_stopped_seconds: Final = Histogram(
+    "gpufleet_eviction_notice_to_stopped_seconds",
+    "From the notice that a node goes until the job was stopped, in fleet time.",
+    ["kind"],
+    buckets=_NOTICE_BUCKETS,
+)
+stopped_to_running_seconds: Final = Histogram(
+    "gpufleet_eviction_stopped_to_running_seconds",
+    "From the stop of an evicted job until it ran again, in fleet time.",
+    ["kind"],
+    buckets=_DELAY_BUCKETS,
+)
+
 alarms: Final = Gauge("gpufleet_alarms", "Alarms that stand, by kind; docs/runbook.md has them all.", ["kind"])
 reloads: Final = Counter("gpufleet_reloads_total", "Configurations that were taken over while running.")
 relists: Final = Counter("gpufleet_watch_relists_total", "Times a watch ended.", ["resource"])
@@ -123,6 +161,14 @@ def publish_money(found: Summary, reached: Iterable[Reached], config: AgentConfi
             for threshold in budget.thresholds if limit is not None else ():
                 labels = {"scope": scope, "period": period, "threshold": f"{threshold:.0%}"}
                 threshold_reached.labels(**labels).set((scope, period, threshold) in standing_now)
+
+
+def count_loss(loss: Loss) -> None:
+    """Count one eviction that was recorded in the ledger; the caller says each once."""
+    labels = {"team": loss.team, "job_class": loss.job_class, "kind": loss.kind}
+    evictions.labels(**labels, answered=str(loss.answered).lower()).inc()
+    lost_gpu_seconds.labels(**labels).inc(loss.lost_gpu_seconds)
+    notice_to_stopped_seconds.labels(kind=loss.kind).observe(loss.stopped_at - loss.noticed_at)
 
 
 def publish_alarms(standing: Collection[Alarm]) -> None:

@@ -9,21 +9,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from runtime.cache import Cache, Source
 from runtime.clock import Clock
 from runtime.cost.ledger import Books
+from runtime.eviction.observe import PODSET_LABEL, Scout, SeenNode, SeenPod
+from runtime.eviction.view import NodeView
 from runtime.gatekeeper import Check, our_check
 from runtime.kube import ADMISSION_CHECKS, LOCAL_QUEUES, NODES, PODS, RESOURCE_FLAVORS, WORKLOADS, Kube
 from runtime.routing.history import History
 from runtime.routing.observe import Observer, Report, snapshot
 from runtime.routing.snapshot import Job, Snapshot
-from runtime.routing.surroundings import ADMITTED_PODS, RUNNING_PODS, CloudPod, LocalNode, Queue, Surveyor
+from runtime.routing.surroundings import CloudPod, LocalNode, Queue, Surveyor
+from runtime.wire import Raw
 from stacks.agent_config import AgentConfig
 from stacks.labels import FLAVOR_LABEL
 
 Value = TypeVar("Value")
+
+
+class _Node(NamedTuple):
+    local: LocalNode | None
+    seen: SeenNode | None
+
+
+class _Pod(NamedTuple):
+    cloud: CloudPod | None
+    seen: SeenPod | None
 
 
 class Watching:
@@ -33,13 +46,13 @@ class Watching:
         self.config = config
         self.observer = Observer(config, clock, report)
         surveyor = self._surveyor = Surveyor(config)
-        pods = Source(PODS, labels=ADMITTED_PODS, fields=RUNNING_PODS)
+        self.scout = Scout(config, clock)
         self._jobs: Cache[Job] = Cache(kube, WORKLOADS, self.observer.reduce, changed)
         self._checks: Cache[Check] = Cache(kube, ADMISSION_CHECKS, our_check(config.gate), changed)
         self._queues: Cache[Queue] = Cache(kube, LOCAL_QUEUES, surveyor.queue, changed)
         self._flavors: Cache[str] = Cache(kube, RESOURCE_FLAVORS, surveyor.flavor, changed)
-        self._nodes: Cache[LocalNode] = Cache(kube, Source(NODES, labels=FLAVOR_LABEL), surveyor.node, changed)
-        self._pods: Cache[CloudPod] = Cache(kube, pods, surveyor.pod, changed)
+        self._nodes: Cache[_Node] = Cache(kube, Source(NODES, labels=FLAVOR_LABEL), self._node, changed)
+        self._pods: Cache[_Pod] = Cache(kube, Source(PODS, labels=PODSET_LABEL), self._pod, changed)
 
     async def run(self) -> None:
         """Keep every cache until cancelled."""
@@ -69,6 +82,16 @@ class Watching:
         return self._checks.values() if self._checks.synced.is_set() else None
 
     @property
+    def nodes(self) -> Collection[NodeView]:
+        """Every node of the fleet."""
+        return [self.scout.present(node.seen) for node in self._nodes.values() if node.seen is not None]
+
+    @property
+    def pods(self) -> Collection[SeenPod]:
+        """Every pod that Kueue let start and that is bound to a node."""
+        return [pod.seen for pod in self._pods.values() if pod.seen is not None]
+
+    @property
     def missing_flavors(self) -> frozenset[str]:
         """The cloud flavors that Kueue does not have."""
         return self._surveyor.missing_flavors(_known(self._flavors))
@@ -76,10 +99,22 @@ class Watching:
     def snapshot(self, books: Books | None, history: History) -> Snapshot:
         """What is seen now."""
         jobs = tuple(self._jobs.values())
+        nodes, pods = _known(self._nodes), _known(self._pods)
         around = self._surveyor.survey(
-            jobs, nodes=_known(self._nodes), queues=_known(self._queues), pods=_known(self._pods)
+            jobs,
+            nodes=None if nodes is None else [node.local for node in nodes if node.local is not None],
+            queues=_known(self._queues),
+            pods=None if pods is None else [pod.cloud for pod in pods if pod.cloud is not None],
         )
         return snapshot(jobs, books, history, around)
+
+    def _node(self, raw: Raw) -> _Node | None:
+        node = _Node(self._surveyor.node(raw), self.scout.node(raw))
+        return None if node == (None, None) else node
+
+    def _pod(self, raw: Raw) -> _Pod | None:
+        pod = _Pod(self._surveyor.pod(raw), self.scout.pod(raw))
+        return None if pod == (None, None) else pod
 
 
 def _known(cache: Cache[Value]) -> Collection[Value] | None:

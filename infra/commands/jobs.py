@@ -15,6 +15,7 @@ from infra.commands.cluster import Cluster, SeenJob, connect, read_cluster
 from infra.commands.columns import columns, note
 from infra.commands.options import ClusterStack, Json
 from infra.commands.outlook import Outlook, read_outlook, rough
+from infra.commands.reliability import read_evicted
 from infra.commands.stories import rows, stories
 from infra.local.errors import LocalError
 from runtime.routing.snapshot import Stage
@@ -66,6 +67,8 @@ def explain(
 ) -> None:
     """Say why a job is where it is, from the decision that the agent recorded on it.
 
+    Of a job that lost its nodes it also says when, why, and what it had saved, where the ledger can be read from here.
+
     Exit code: 0; 1 where there is no such job or the cluster cannot be read.
     """
     name = job
@@ -75,7 +78,8 @@ def explain(
     found = [one for one in seen if name in (one.job.owner_name, one.job.name)]
     if not found:
         raise _no_such_job(name, namespace, cluster, seen)
-    told = stories(found, cluster, outlook)
+    evicted = asyncio.run(read_evicted(cluster, stack, [one.job for one in found]))
+    told = stories(found, cluster, outlook, evicted)
     if as_json:
         typer.echo(json.dumps(told, indent=2))
         return
@@ -142,11 +146,20 @@ def _told(story: dict[str, Any]) -> list[str]:
         f"  why       {first.strip()}",
         *more,
         *_outlook(story),
+        *_evicted(story),
     ]
     if story["decision"]:
         lines.append(f"  decision  {story['decision']} ({story['verdict']}) at {story['decided']}")
     namespace, workload = story["workload"].split("/")
     return [*lines, f"  check     kubectl get workload -n {namespace} {workload} -o yaml"]
+
+
+def _evicted(story: dict[str, Any]) -> list[str]:
+    """How often the job lost its nodes, if it did."""
+    if not story["evicted"]:
+        return []
+    first, *more = note(story["evicted"], _TOLD_INDENT)
+    return [f"  story     {first.strip()}", *more]
 
 
 def _outlook(story: dict[str, Any]) -> list[str]:

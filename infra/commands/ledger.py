@@ -15,7 +15,7 @@ import typer
 from infra.commands.ledgers import LedgerError, LedgerUrl, bucket_of, ledger_of_cluster
 from infra.commands.options import ClusterStack, Json
 from runtime.clock import Clock
-from runtime.cost.entries import opening_to_dict, top_up_to_dict
+from runtime.cost.entries import loss_to_dict, opening_to_dict, top_up_to_dict
 from runtime.cost.ledger import Closing, Opening
 from runtime.store import Bucket, Compactor, Report, history, read_owner, verify
 from runtime.store.walk import History
@@ -54,6 +54,8 @@ def verify_ledger(stack: ClusterStack = "local", ledger: LedgerUrl = None, as_js
 def compact(stack: ClusterStack = "local", ledger: LedgerUrl = None, as_json: Json = False) -> None:
     """Pack every day that has been over for two days and has no open attempt; the agent does one at a time by itself.
 
+    Losses of a day are packed apart from its attempts.
+
     It needs the right to write and delete objects, and may run beside an agent. Exit code: 0; 1 if the store fails on
     the way, which loses nothing.
     """
@@ -69,15 +71,17 @@ def compact(stack: ClusterStack = "local", ledger: LedgerUrl = None, as_json: Js
 @app.command()
 def export(
     form: Annotated[
-        Literal["jsonl", "csv"], typer.Option("--format", help="jsonl: attempts and top-ups; csv: attempts alone.")
+        Literal["jsonl", "csv"],
+        typer.Option("--format", help="jsonl: attempts, top-ups and losses; csv: attempts alone."),
     ] = "jsonl",
     stack: ClusterStack = "local",
     ledger: LedgerUrl = None,
 ) -> None:
     """Write every attempt to standard output, one to a line: what it committed, and what it cost once it is over.
 
-    Times are seconds of fleet time since 1970, amounts are text in USD. Exit code: 0; 1 where something could not be
-    read and is left out.
+    As JSON lines also every top-up, and every loss: the work that went with the nodes of an evicted job. Times are
+    seconds of fleet time since 1970, amounts are text in USD. Exit code: 0; 1 where something could not be read and is
+    left out.
     """
     found = asyncio.run(_history(stack, ledger))
     rows = [_attempt(opening, closing) for opening, closing in _in_order(found)]
@@ -90,6 +94,8 @@ def export(
             typer.echo(json.dumps({"kind": "attempt"} | row))
         for top_up in sorted(found.top_ups.values(), key=lambda one: (one.granted_at, one.id)):
             typer.echo(json.dumps({"kind": "top-up"} | top_up_to_dict(top_up)))
+        for loss in sorted(found.losses.values(), key=lambda one: (one.stopped_at, one.workload_uid, one.number)):
+            typer.echo(json.dumps(loss_to_dict(loss) | {"kind": "loss", "notice_kind": loss.kind}))
     for path, reason in sorted(found.unread.items()):
         typer.echo(f"left out: {path}: {reason}", err=True)
     raise typer.Exit(1 if found.unread else 0)
@@ -146,7 +152,7 @@ def _counted(report: Report) -> str:
     owner = report.owner.cluster if report.owner else "none"
     return (
         f"{report.openings:,} attempts ({report.open_attempts:,} open), {report.top_ups:,} top-ups, "
-        f"{report.day_files:,} packed days, {report.single_entries:,} single entries; "
+        f"{report.losses:,} losses, {report.day_files:,} packed days, {report.single_entries:,} single entries; "
         f"owner: {owner}; {verdict}"
     )
 

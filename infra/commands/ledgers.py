@@ -55,7 +55,17 @@ async def ledger_of_cluster(stack: str, url: str | None) -> FoundLedger:
     """
     async with connect(stack) as connection:
         cluster = await read_cluster(connection)
-    return FoundLedger(_existing(Bucket(url or _url(cluster, stack))), cluster.config, cluster.clock)
+    bucket = _existing(Bucket(url)) if url else bucket_in(cluster, stack)
+    return FoundLedger(bucket, cluster.config, cluster.clock)
+
+
+def bucket_in(cluster: Cluster, stack: str) -> Bucket:
+    """The ledger of a cluster that was read already.
+
+    Raises:
+        LedgerError: it is on a volume that only the agent reaches, or is not there.
+    """
+    return _existing(Bucket(_url(cluster, stack)))
 
 
 async def bucket_of(stack: str, url: str | None) -> Bucket:

@@ -7,11 +7,12 @@ the annotation cannot be read, the agent's condition on the Workload says the sa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from infra.commands.cluster import Cluster, SeenJob
+from infra.commands.eviction_stories import NEVER_EVICTED, Evicted, losses_row
 from infra.commands.outlook import Outlook, start_sentence
 from runtime.routing.explain import RecordedVerdict, sentence, verdict_from_json
 from runtime.routing.snapshot import WAITING_STAGES, Job, Stage
@@ -29,9 +30,11 @@ def rows(seen: Sequence[SeenJob], cluster: Cluster, outlook: Outlook) -> list[di
     return [_row(one, cluster, outlook) for one in in_order(seen) if one.job.stage is not Stage.FINISHED]
 
 
-def stories(found: Sequence[SeenJob], cluster: Cluster, outlook: Outlook) -> list[dict[str, Any]]:
-    """All that is known of some jobs."""
-    return [_story(one, cluster, outlook) for one in found]
+def stories(
+    found: Sequence[SeenJob], cluster: Cluster, outlook: Outlook, evicted: Mapping[str, Evicted] | None = None
+) -> list[dict[str, Any]]:
+    """All that is known of some jobs; `evicted` has what is known of their evictions, by Workload UID."""
+    return [_story(one, cluster, outlook, (evicted or {}).get(one.job.uid, NEVER_EVICTED)) for one in found]
 
 
 def _order(seen: SeenJob) -> tuple[str, bool, int, float]:
@@ -72,7 +75,7 @@ def _start(job: Job, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
     }
 
 
-def _story(seen: SeenJob, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
+def _story(seen: SeenJob, cluster: Cluster, outlook: Outlook, evicted: Evicted) -> dict[str, Any]:
     recorded = _recorded(seen)
     job = seen.job
     age = outlook.ages.get(job.team)
@@ -88,6 +91,8 @@ def _story(seen: SeenJob, cluster: Cluster, outlook: Outlook) -> dict[str, Any]:
         "forecast_age_seconds": None if age is None else round(age),
         "no_forecast": outlook.stale or None,
         "left_usd": outlook.left_usd.get(job.team, {}),
+        "evicted": evicted.sentence or None,
+        "evictions": losses_row(evicted.losses),
     }
 
 

@@ -1,4 +1,7 @@
-"""`gpufleet replay` and `gpufleet trace`: put the load of a file, or a synthetic one, onto the embedded stack."""
+"""`gpufleet replay` and `gpufleet trace`: put the load of a file, or a synthetic one, onto the embedded stack.
+
+`gpufleet trace evictions` is in `infra.commands.spot_traces`: it needs no stack.
+"""
 
 from __future__ import annotations
 
@@ -16,12 +19,14 @@ from infra.commands.options import Json, LocalStack, Seed, Trace
 from infra.commands.places import checkout
 from infra.commands.project import load_stack_file, open_state
 from infra.commands.replays import run_replay, trace_jobs
+from infra.commands.spot_traces import evictions
 from infra.local.embedded import Embedded
 from infra.replay.convert import FORMATS, convert
 from infra.replay.synthetic import DEFAULT_SEED, synthetic
 from infra.replay.trace import COLUMNS, TraceOptions
 
-app = typer.Typer(help="Make and convert traces (docs/traces.md).", no_args_is_help=True, add_completion=False)
+app = typer.Typer(help="Make, convert and examine traces (docs/traces.md).", no_args_is_help=True, add_completion=False)
+app.command()(evictions)
 
 Pairs = Annotated[
     list[str] | None, typer.Option(help="The file's name = the fleet's, e.g. ee9e8c=vision; * = all others.")

@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
+from runtime.cost.losses import Loss, LossKey
+
 MICRO_USD: Final = Decimal("0.000001")
 """The smallest amount the ledger writes."""
 
@@ -91,14 +93,15 @@ class Closing:
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """The ledger as known at one moment: every opening, and the closing of those that ended.
+    """The ledger as known at one moment: every opening, the closing of those that ended, top-ups, and lost work.
 
-    Holds at least every attempt that touches the current or the previous calendar month.
+    Holds at least every attempt and every loss that touches the current or the previous calendar month.
     """
 
     openings: Mapping[Attempt, Opening]
     closings: Mapping[Attempt, Closing]
     top_ups: Mapping[str, TopUp] = field(default_factory=dict)
+    losses: Mapping[LossKey, Loss] = field(default_factory=dict)
 
 
 def cost_usd(usd_per_gpu_hour: Decimal, gpus: int, seconds: float) -> Decimal:
@@ -128,6 +131,12 @@ NEVER_STARTED: Final = "never started"
 
 NEVER_READY: Final = "pods never ready"
 """Reason of a closing whose pods did not become ready in time: nodes did not come, or did not work."""
+
+FINISHED: Final = "finished"
+"""Reason of a closing whose job ended by itself."""
+
+FAILED: Final = "failed"
+"""Reason of a closing whose job ended by itself, and failed."""
 
 
 def close(opening: Opening, started_at: float, ended_at: float, reason: str) -> Closing:

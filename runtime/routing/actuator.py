@@ -17,6 +17,9 @@ Every step is safe to repeat and to cut off after any write:
   patch the Workload's queue, active again, and without marks, or with one that keeps it local for a while. Cut off in
   between, a job still in the twin is taken back again; one that is home already was marked by us, so nobody else is
   blamed for its return.
+- requeue: the label, then in one patch the Workload's queue, active again, with the verdict and the marker of an
+  eviction that is over, for exactly the Workload that was read before. Cut off in between, the job is still inactive
+  under our marker, and is requeued again.
 """
 
 from __future__ import annotations
@@ -50,6 +53,14 @@ class Actuator(Protocol):
         """Let the job use local GPUs alone, active if it was stopped; `last_mark` replaces all marks of ours."""
         ...
 
+    async def requeue(self, job: Job, target: str | None, mark: str, marker: str, version: str) -> Raw:
+        """Let a job that was evicted run again: on a cloud flavor, or on local GPUs where no flavor is given.
+
+        Raises:
+            Conflict: when its Workload changed since `version`, or the flavor cannot be used.
+        """
+        ...
+
 
 class TwinQueues:
     """Moves jobs between the queues of one configuration."""
@@ -72,8 +83,7 @@ class TwinQueues:
 
     async def take_back(self, job: Job, mark: str, last_mark: str | None) -> Raw:
         """Move the job to its team's queue, or to that of its class's window."""
-        team = self._team(job)
-        queue = team.window_queues.get(job.job_class, team.queue)
+        queue = self._home(job)
         resource = _resource(job)
         stopped = job.stage is Stage.RECALLING
         if not stopped:
@@ -83,6 +93,28 @@ class TwinQueues:
         return await self._kube.patch_workload(
             job.namespace, job.name, clear_marks=True, verdict=last_mark, queue=queue, active=active
         )
+
+    async def requeue(self, job: Job, target: str | None, mark: str, marker: str, version: str) -> Raw:
+        """Move the job to the twin of the flavor or to its own queue, and make it active."""
+        team = self._team(job)
+        queue = self._home(job) if target is None else team.burst_queues.get(target)
+        if queue is None:
+            raise Conflict(f"team {job.team} has no burst twin for flavor {target!r} in the present configuration")
+        if queue != job.queue:
+            await self._kube.set_queue(_resource(job), job.namespace, job.owner_name, queue)
+        return await self._kube.patch_workload(
+            job.namespace,
+            job.name,
+            verdict=mark,
+            eviction=marker,
+            queue=queue,
+            active=True,
+            resource_version=version,
+        )
+
+    def _home(self, job: Job) -> str:
+        team = self._team(job)
+        return team.window_queues.get(job.job_class, team.queue)
 
     def _team(self, job: Job) -> TeamConfig:
         team = self._teams.get(job.team)

@@ -8,6 +8,8 @@ recognises:
 - release: see runtime.routing.actuator.
 - recall of a job with quota: inactive and marked, in one patch; then, once the quota is gone, back as the actuator does
   it, in a last patch that takes the mark away, so that a later stop by somebody else is never taken for ours.
+- requeue: see runtime.routing.actuator. It goes by the marker as it is now: the loss may have been accounted since the
+  job was observed, in the same tick.
 - hold: the annotation, by which the next decision knows that the job was told.
 - window queues: one patch.
 
@@ -24,25 +26,30 @@ from typing import Final
 from runtime import metrics
 from runtime.cost.ledger import Attempt, Opening
 from runtime.errors import Conflict, NotFound
+from runtime.eviction.marker import marker_to_json
+from runtime.eviction.sequence import sent_on
+from runtime.eviction.view import Marker
 from runtime.kube import WORKLOADS
 from runtime.routing.actuator import Actuator
 from runtime.routing.context import Context
-from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Recall, Release, SetQueue
-from runtime.routing.explain import sentence, verdict_to_json
+from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Recall, Release, Requeue, SetQueue
+from runtime.routing.explain import sentence, verdict_from_json, verdict_to_json
 from runtime.routing.observe import attempt_at_gate
 from runtime.routing.outbox import Outbox
 from runtime.routing.pace import JobAction
 from runtime.routing.release import KEPT_LOCAL_SECONDS
-from runtime.routing.snapshot import Stage
+from runtime.routing.snapshot import Job, Stage
 from runtime.routing.telling import condition, describe, event_of
 from runtime.routing.verdict import Code, Verdict
+from runtime.routing.workload import marker_of
 from runtime.wire import Raw
+from stacks.labels import VERDICT_ANNOTATION
 
 ASK_AGAIN_SECONDS: Final = 10.0
 """Real seconds before the API server is asked again after a Workload that left the fleet and runs on."""
 
-GATE_TRIES: Final = 3
-"""Kueue writes a Workload's status several times around a reservation; each makes our answer stale."""
+STATUS_TRIES: Final = 3
+"""Kueue writes a Workload's status several times around a reservation and its end; each makes our write stale."""
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +84,7 @@ class Carrier:
     async def clear(self, decision: Decision, action: Clear) -> bool:
         """Commit the money, then open the gate."""
         job, gate, mark = action.job, self._context.config.gate, _mark(decision, action)
-        for last in (False,) * (GATE_TRIES - 1) + (True,):
+        for last in (False,) * (STATUS_TRIES - 1) + (True,):
             seen = await self._context.as_decided(job)
             if seen is None or attempt_at_gate(seen, gate) != action.opening.attempt.reserved_at:
                 # Evicted, answered or changed meanwhile, or Kueue is yet to list our check.
@@ -112,12 +119,12 @@ class Carrier:
     async def release(self, decision: Decision, action: Release) -> bool:
         """Let the job use one cloud flavor."""
         job = action.job
-        version = None
-        if job.stage is Stage.RELEASED:
+        seen = await self._context.as_decided(job)
+        if seen is None or _released_since(seen, job):
             # A label that moves after Kueue reserved quota is accepted, moves nothing, and is wrong from then on.
-            if (seen := await self._context.as_decided(job)) is None:
-                return False
-            version = seen["metadata"]["resourceVersion"] if action.target != job.target else None
+            return False
+        moves_on = job.stage is Stage.RELEASED and action.target != job.target
+        version = seen["metadata"]["resourceVersion"] if moves_on else None
         await self._actuator.release(job, action.target, _mark(decision, action), version)
         metrics.releases.labels(team=job.team, job_class=job.job_class).inc()
         self._tell("released", decision, action, None)
@@ -142,6 +149,27 @@ class Carrier:
             log.info("back in its queue", extra={"decision": decision.id, **describe(action)})
         else:
             self._tell("recalled", decision, action, raw)
+        return True
+
+    async def requeue(self, decision: Decision, action: Requeue) -> bool:
+        """Let a job run again whose nodes were taken away."""
+        job, mark = action.job, _mark(decision, action)
+        for last in (False,) * (STATUS_TRIES - 1) + (True,):
+            seen = await self._context.as_decided(job)
+            marker = None if seen is None else marker_of(seen["metadata"])
+            if seen is None or marker is None or not _same_stop(marker, job.eviction):
+                log.debug("sent on, or taken over by somebody", extra={"decision": decision.id, **describe(action)})
+                return False
+            self._context.must_lead()
+            over = marker_to_json(sent_on(marker, self._context.clock.real_now()))
+            try:
+                await self._actuator.requeue(job, action.target, mark, over, seen["metadata"]["resourceVersion"])
+            except Conflict:
+                if last:
+                    raise
+            else:
+                break
+        self._tell("requeued", decision, action, None)
         return True
 
     async def hold(self, decision: Decision, action: Hold) -> bool:
@@ -192,6 +220,17 @@ class Carrier:
             log.warning("still there, but not the fleet's any more; its cost stays committed", extra=fields)
         self._running_on[attempt] = now
         return True
+
+
+def _released_since(raw: Raw, job: Job) -> bool:
+    """Whether the job was released after it was judged: the copy that was decided upon is behind our own writes."""
+    recorded = verdict_from_json((raw["metadata"].get("annotations") or {}).get(VERDICT_ANNOTATION))
+    return recorded is not None and recorded.verdict.code is Code.RELEASED and recorded.at != job.verdict_at
+
+
+def _same_stop(marker: Marker, former: Marker | None) -> bool:
+    """Whether two markers are of one eviction whose pods are gone: `gone_at` is set once for each stop."""
+    return former is not None and (marker.attempts, marker.gone_at) == (former.attempts, former.gone_at)
 
 
 def _mark(decision: Decision, action: JobAction) -> str:

@@ -21,6 +21,7 @@ from runtime.routing.gate import Gate
 from runtime.routing.local import LocalRoom
 from runtime.routing.policy import WaitRule
 from runtime.routing.release import Releases
+from runtime.routing.requeue import Requeues
 from runtime.routing.resources import Resources
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.targets import Targets
@@ -54,6 +55,8 @@ def decide(snapshot: Snapshot, config: AgentConfig, now: float, decision_id: str
     gate.recall_as_asked(jobs[Stage.RUNNING_CLOUD])
     releases = Releases(snapshot.books, config, resources, terms, now)
     releases.keep_promises(jobs[Stage.RELEASED])
+    requeues = Requeues(snapshot.books, config, resources, terms, now)
+    requeues.requeue(jobs[Stage.EVICTED])
     releases.release(jobs[Stage.QUEUED])
     releases.continue_recalls(jobs[Stage.RECALLING])
     return Decision(
@@ -63,6 +66,7 @@ def decide(snapshot: Snapshot, config: AgentConfig, now: float, decision_id: str
         adoptions=tuple(gate.adoptions),
         clears=tuple(gate.clears),
         recalls=(*gate.recalls, *releases.recalls),
+        requeues=tuple(requeues.requeues),
         releases=tuple(releases.releases),
         holds=_merged(gate.holds, releases.holds),
         queues=_window_queues(snapshot, config, closed),

@@ -47,6 +47,15 @@ class Recall:
 
 
 @dataclass(frozen=True, slots=True)
+class Requeue:
+    """Put a job whose nodes were taken away into a queue again: the twin of a cloud flavor, or else its own."""
+
+    job: Job
+    verdict: Verdict
+    target: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class Release:
     """Let the job use one cloud flavor: move it to the twin of that flavor, from its team's queue or another twin."""
 
@@ -82,6 +91,7 @@ class Decision:
     adoptions: tuple[Adopt, ...] = ()
     clears: tuple[Clear, ...] = ()
     recalls: tuple[Recall, ...] = ()
+    requeues: tuple[Requeue, ...] = ()
     releases: tuple[Release, ...] = ()
     holds: tuple[Hold, ...] = ()
     queues: tuple[SetQueue, ...] = ()

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from runtime.cost.ledger import NEVER_READY, NEVER_STARTED, Books, Closing, Opening, close
+from runtime.cost.ledger import FAILED, FINISHED, NEVER_READY, NEVER_STARTED, Books, Closing, Opening, close
 from runtime.routing.decision import Close
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from stacks.kinds import LONGEST_GRACE_SECONDS
@@ -81,7 +81,7 @@ def _ending(opening: Opening, job: Job, now: float, longest: float, lingers: boo
         )
     released_at = now if job.released_quota_at is None else min(job.released_quota_at, now)
     if job.stage is Stage.FINISHED:
-        return close(opening, started_at, released_at, "finished")
+        return close(opening, started_at, released_at, FAILED if job.failed else FINISHED)
     if released_at < opening.opened_at:
         return close(opening, opening.opened_at, opening.opened_at, NEVER_STARTED)
     gone_by = min(now, released_at + longest)

@@ -176,6 +176,11 @@ def _taken_back(words: Words) -> str:
 
 
 def _released(words: Words) -> str:
+    if words.has("lost"):
+        return (
+            f"may use GPUs of {words.text('target')} at once: its nodes of {words.text('lost')} were taken away "
+            f"({words.text('notice')})"
+        )
     where = f" of {words.text('target')}" if words.has("target") else ""
     return f"may use local or cloud GPUs{where}, whichever are free first: waited {_of_limit(words)}"
 
@@ -199,6 +204,16 @@ def _recalled(words: Words) -> str:
     if cause in _CODES and Code(cause) is not Code.RECALLED:
         return f"goes back to its team's queue: it {_SENTENCES[Code(cause)](words)}"
     return f"goes back to its team's queue: {_CAUSES.get(cause, cause)}"
+
+
+def _requeued(words: Words) -> str:
+    cause = words.text("cause")
+    refused = cause in _CODES and Code(cause) not in (Code.RECALLED, Code.REQUEUED)
+    why = f"; it {_SENTENCES[Code(cause)](words)}" if refused else ""
+    return (
+        f"is back in its own queue with its place: its nodes of {words.text('lost')} were taken away "
+        f"({words.text('notice')}){why}"
+    )
 
 
 _PERIODS: Final = {
@@ -240,5 +255,6 @@ _SENTENCES: Final[Mapping[Code, Callable[[Words], str]]] = {
     Code.LEDGER_DOWN: _ledger_down,
     Code.RELEASED: _released,
     Code.CLEARED: _cleared,
+    Code.REQUEUED: _requeued,
     Code.RECALLED: _recalled,
 }

@@ -6,7 +6,7 @@ Whatever a stage needs is in the Workload, so nothing is remembered and no secon
 parse is reported; text of users that does not parse is ignored.
 
 Invariants: a job's attempt and flavor are set exactly while it holds quota, and stay on one that finished holding it;
-RECALLING needs both an inactive Workload and our own mark on it; every text of a job is a string.
+RECALLING and EVICTED need both an inactive Workload and our own mark on it; every text of a job is a string.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Final
 
 from runtime.clock import Clock, parse_time
 from runtime.cost.ledger import Books
+from runtime.eviction.view import Marker, Phase
 from runtime.routing import wishes
 from runtime.routing.explain import verdict_from_json
 from runtime.routing.history import NO_HISTORY, History
@@ -30,6 +31,7 @@ from runtime.routing.workload import (
     conditions_of,
     is_true,
     job_owner,
+    marker_of,
     recall_reason,
     returns,
     since,
@@ -45,6 +47,7 @@ Report = Callable[[str, Raw, str], None]
 MALFORMED: Final = "malformed"
 
 _SUCCEEDED: Final = "Succeeded"
+_FAILED: Final = "Failed"
 _PODS_READY_TIMEOUT: Final = "PodsReadyTimeout"
 """Reasons of the conditions Finished and Evicted (Kueue v1beta2)."""
 
@@ -87,6 +90,7 @@ class Observer:
         flavor = self._flavor(status) if holds else None
         recorded = verdict_from_json((metadata.get("annotations") or {}).get(VERDICT_ANNOTATION))
         verdict_code = recorded.verdict.code.value if recorded else None
+        eviction = marker_of(metadata)
         answered_at = when_answered(status, self._config.gate)
         started_at = since(conditions, "Admitted") or answered_at
         reserved_at = parse_time(conditions["QuotaReserved"]["lastTransitionTime"]) if holds else None
@@ -108,7 +112,7 @@ class Observer:
             priority=int(spec.get("priority") or 0),
             gpus=gpus,
             created_at=self._fleet_time(metadata["creationTimestamp"]),
-            stage=self._stage(spec, conditions, queue, flavor, answered_at, verdict_code),
+            stage=self._stage(spec, conditions, queue, flavor, answered_at, _stage_of_inactive(eviction, verdict_code)),
             expected_seconds=wishes.expected_seconds(spec, complain),
             max_seconds=None if limit is None else self._clock.duration_to_fleet(int(limit)),
             flavor=flavor,
@@ -132,6 +136,8 @@ class Observer:
             recall_reason=recall_reason(metadata),
             ran_seconds=self._ran_seconds(conditions),
             pods_ready_at=None if (at := since(conditions, "PodsReady")) is None else self._fleet_time(at),
+            eviction=eviction,
+            failed=is_true(conditions, "Finished") and conditions["Finished"].get("reason") == _FAILED,
         )
 
     def _stage(
@@ -141,12 +147,12 @@ class Observer:
         queue: TeamQueue,
         flavor: str | None,
         answered_at: str | None,
-        verdict_code: str | None,
+        if_inactive: Stage,
     ) -> Stage:
         if is_true(conditions, "Finished"):
             return Stage.FINISHED
         if spec.get("active") is False:
-            return Stage.RECALLING if verdict_code == Code.RECALLED else Stage.STOPPED
+            return if_inactive
         if flavor is None:
             return Stage.QUEUED if queue.target is None else Stage.RELEASED
         configured = self._config.flavors.get(flavor)
@@ -195,6 +201,13 @@ class Observer:
 
     def _fleet_time(self, text: str) -> float:
         return self._clock.to_fleet(parse_time(text))
+
+
+def _stage_of_inactive(eviction: Marker | None, verdict_code: str | None) -> Stage:
+    """Where a deactivated job stands: whose mark it carries says who deactivated it."""
+    if eviction is not None and eviction.phase is Phase.STOPPED:
+        return Stage.EVICTED
+    return Stage.RECALLING if verdict_code == Code.RECALLED else Stage.STOPPED
 
 
 def snapshot(

@@ -20,8 +20,8 @@ from typing import Final
 
 from runtime import metrics
 from runtime.events import Event
-from runtime.routing.decision import Clear, Decision, Hold, Recall, Release
-from runtime.routing.pace import Memory, Ration
+from runtime.routing.decision import Decision, Hold
+from runtime.routing.pace import JobAction, Memory, Ration
 from runtime.routing.telling import Teller
 from runtime.routing.verdict import Verdict
 from runtime.wire import Raw
@@ -58,8 +58,10 @@ class Outbox:
     async def decided(self, decision: Decision) -> None:
         """Forget the holds of the former decision; returns once none is written about a job that is acted upon now."""
         self._decision, self._holds = decision, iter(())
-        acted_upon: tuple[Clear | Recall | Release, ...] = (*decision.clears, *decision.recalls, *decision.releases)
-        if self._held in {action.job.uid for action in acted_upon}:
+        actions: tuple[JobAction, ...] = (
+            *decision.clears, *decision.recalls, *decision.requeues, *decision.releases
+        )  # fmt: skip
+        if self._held in {action.job.uid for action in actions}:
             async with self._writing:
                 pass
         self._holds = iter(decision.holds)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from runtime.routing.decision import Clear, Hold, Recall, Release
+from runtime.routing.decision import Clear, Hold, Recall, Release, Requeue
 from runtime.routing.snapshot import Job
 from runtime.routing.verdict import Code
 
@@ -22,7 +22,7 @@ FORGET_SECONDS: Final = 5.0
 """How long the same action is taken for done; Kueue and the watch are normally milliseconds behind."""
 
 _MOST_REMEMBERED: Final = 1_000
-JobAction = Clear | Recall | Release | Hold
+JobAction = Clear | Recall | Requeue | Release | Hold
 
 
 class Ration:
@@ -53,7 +53,8 @@ class Memory:
     """What was done a moment ago, so that a copy of the cluster that is behind does not make us do it again.
 
     A release is the same as long as its target is, because the copy changes in between: the mark comes before the move
-    is seen. Anything else is the same only upon the very same observation.
+    is seen. Until that is seen, one to another target is the same too: a second move on top of one that Kueue is yet to
+    follow would leave the job between two queues. Anything else is the same only upon the very same observation.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -68,8 +69,11 @@ class Memory:
         if done.until <= self._now():
             del self._done[action.job.uid]
             return False
-        same = done.code == action.verdict.code and done.target == _target(action)
-        return same and (isinstance(action, Release) or done.job == action.job)
+        if done.code != action.verdict.code:
+            return False
+        if isinstance(action, Release) and _mark_of(done.job) == _mark_of(action.job):
+            return True
+        return done.target == _target(action) and (isinstance(action, Release) or done.job == action.job)
 
     def keep(self, action: JobAction) -> None:
         """Remember that the action was done."""
@@ -79,5 +83,9 @@ class Memory:
         self._done[action.job.uid] = _Done(action.job, action.verdict.code, _target(action), now + FORGET_SECONDS)
 
 
+def _mark_of(job: Job) -> tuple[str | None, float | None]:
+    return job.verdict_code, job.verdict_at
+
+
 def _target(action: JobAction) -> str | None:
-    return action.target if isinstance(action, Release) else None
+    return action.target if isinstance(action, Release | Requeue) else None

@@ -20,7 +20,9 @@ def gpus_of(spec: Raw) -> int:
     Raises:
         ValueError: when a number of GPUs is not a whole number, or absurd.
     """
-    total = sum(_pod_gpus(pod_set["template"]["spec"]) * whole(pod_set.get("count", 1)) for pod_set in spec["podSets"])
+    total = sum(
+        gpus_of_pod(pod_set["template"]["spec"]) * whole(pod_set.get("count", 1)) for pod_set in spec["podSets"]
+    )
     if not 0 <= total <= _MOST_GPUS:
         raise ValueError(f"{total} GPUs in all; at most {_MOST_GPUS} are believed")
     return total
@@ -28,11 +30,15 @@ def gpus_of(spec: Raw) -> int:
 
 def largest_pod_of(spec: Raw) -> int:
     """GPUs of the Workload's largest pod, which must fit onto one node."""
-    return max((_pod_gpus(pod_set["template"]["spec"]) for pod_set in spec["podSets"]), default=0)
+    return max((gpus_of_pod(pod_set["template"]["spec"]) for pod_set in spec["podSets"]), default=0)
 
 
-def _pod_gpus(pod: Raw) -> int:
-    """As the kubelet counts: sidecars add to the containers, another init container to those before it."""
+def gpus_of_pod(pod: Raw) -> int:
+    """GPUs of one pod, as the kubelet counts: sidecars add to the containers, other init containers to those before.
+
+    Raises:
+        ValueError: when a number of GPUs is not a whole number, or absurd.
+    """
     sidecars = highest_init = 0
     for container in pod.get("initContainers") or ():
         gpus = _container_gpus(container)

@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Final
 
 from runtime.cost.ledger import Books
+from runtime.eviction.view import Marker
 from runtime.routing.history import NO_HISTORY, History
 
 
@@ -36,6 +37,9 @@ class Stage(StrEnum):
     RECALLING = "recalling"
     """Deactivated by us, on its way back to its team's queue."""
 
+    EVICTED = "evicted"
+    """Deactivated by us because its nodes go; sent on once its quota and its pods are gone."""
+
     STOPPED = "stopped"
     """Deactivated by somebody else: not ours to touch."""
 
@@ -43,7 +47,7 @@ class Stage(StrEnum):
     """Done; kept only until its ledger entry is closed."""
 
 
-QUEUED_STAGES: Final = (Stage.QUEUED, Stage.RELEASED, Stage.RECALLING)
+QUEUED_STAGES: Final = (Stage.QUEUED, Stage.RELEASED, Stage.RECALLING, Stage.EVICTED)
 """Where a job can be that has a place in a queue."""
 
 WAITING_STAGES: Final = (*QUEUED_STAGES, Stage.AT_GATE)
@@ -69,7 +73,9 @@ class Job:
     its team's queue after a release. `never_ready` says that its last reservation ended because its pods did not
     become ready. `recall_reason` is what an administrator wrote who wants it out of the cloud. `owner_version` is the
     owner's apiVersion; `project` is empty where it names none. `ran_seconds` is how long a finished job ran, where it
-    succeeded. `pods_ready_at` is when its pods became ready in this reservation, where Kueue watches that.
+    succeeded. `pods_ready_at` is when its pods became ready in this reservation, where Kueue watches that. `eviction`
+    is how far the eviction from its nodes has come, or the last one that it survived. `failed` says that it finished
+    because its pods failed.
     """
 
     uid: str
@@ -107,6 +113,8 @@ class Job:
     recall_reason: str | None = None
     ran_seconds: float | None = None
     pods_ready_at: float | None = None
+    eviction: Marker | None = None
+    failed: bool = False
 
     @property
     def waits_since(self) -> float:

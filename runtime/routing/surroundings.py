@@ -9,23 +9,15 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
+from runtime.eviction.observe import WORKLOAD_ANNOTATION
 from runtime.routing.requests import whole
 from runtime.routing.snapshot import Job
 from stacks.agent_config import AgentConfig
 from stacks.labels import FLAVOR_LABEL, GPU_RESOURCE
 
 Raw = Mapping[str, Any]
-
-WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
-"""Kueue's own pod annotation: the Workload, written where topology-aware scheduling is on, as by default."""
-
-ADMITTED_PODS: Final = "kueue.x-k8s.io/podset"
-"""Kueue's own label on every pod that it let start, as a label selector."""
-
-RUNNING_PODS: Final = "status.phase!=Succeeded,status.phase!=Failed"
-"""A field selector."""
 
 
 class LocalNode(NamedTuple):

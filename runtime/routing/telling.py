@@ -17,7 +17,7 @@ from runtime.clock import Clock, format_time
 from runtime.errors import Conflict, KubeError
 from runtime.events import Event
 from runtime.kube import Kube
-from runtime.routing.decision import Adopt, Close, Hold, Release, SetQueue
+from runtime.routing.decision import Adopt, Close, Hold, Release, Requeue, SetQueue
 from runtime.routing.explain import sentence
 from runtime.routing.pace import JobAction
 from runtime.routing.snapshot import Job, Stage
@@ -117,7 +117,7 @@ def describe(action: Action) -> dict[str, object]:
     if isinstance(action, Adopt):
         return fields
     fields |= {"code": action.verdict.code.value, "stage": job.stage.value}
-    return {**fields, "target": action.target} if isinstance(action, Release) else fields
+    return {**fields, "target": action.target} if isinstance(action, Release | Requeue) else fields
 
 
 def _former(raw: Raw) -> Raw:
@@ -144,4 +144,5 @@ _ACTIONS: Final[Mapping[Code, Callable[[Job, str], Event]]] = {
     Code.RELEASED: events.released,
     Code.CLEARED: events.cleared,
     Code.RECALLED: events.recalled,
+    Code.REQUEUED: events.requeued,
 }

@@ -74,6 +74,9 @@ class Code(StrEnum):
     CLEARED = "cleared"
     """Passed the gate; the money is committed."""
 
+    REQUEUED = "requeued"
+    """Its nodes were taken away, and it is back in its own queue."""
+
     RECALLED = "recalled"
     """On its way back to its team's queue."""
 

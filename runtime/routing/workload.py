@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from runtime.eviction.marker import marker_from_json
+from runtime.eviction.view import Marker
 from runtime.routing.explain import RecordedVerdict
 from stacks.kinds import job_kind
-from stacks.labels import RECALL_ANNOTATION
+from stacks.labels import EVICTION_ANNOTATION, RECALL_ANNOTATION
 
 Raw = Mapping[str, Any]
 
@@ -77,6 +79,17 @@ def returns(recorded: RecordedVerdict | None) -> int:
     """How often it was taken back, as the last verdict has counted."""
     counted = recorded.verdict.facts.get("returns") if recorded else None
     return counted if isinstance(counted, int) and 0 <= counted <= _MOST_RETURNS else 0
+
+
+def marker_of(metadata: Raw) -> Marker | None:
+    """How far its eviction has come; None without a marker, and for one that cannot be read, which is then not ours."""
+    text = (metadata.get("annotations") or {}).get(EVICTION_ANNOTATION)
+    if not isinstance(text, str):
+        return None
+    try:
+        return marker_from_json(text)
+    except ValueError:
+        return None
 
 
 def recall_reason(metadata: Raw) -> str | None:

@@ -124,7 +124,7 @@ class Floor:
         self.jobs = {uid: job for uid, job in self.jobs.items() if job.stage not in _OVER}
 
     def _join(self, job: Job, now: float) -> None:
-        if job.stage is Stage.RECALLING:
+        if job.stage in (Stage.RECALLING, Stage.EVICTED):
             job = self._back(job, now)
         elif job.stage in (Stage.QUEUED, Stage.AT_GATE) and job.verdict_code not in _REMEMBERED:
             job = replace(job, verdict_code=None)  # `decide` lists a hold only where its code is new

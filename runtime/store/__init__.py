@@ -6,7 +6,9 @@ Layout, below `v1/`:
 - `<YYYY-MM>/<workload uid>.<attempt>.open.json` and `….close.json`: single entries, by the month of the opening in
   fleet time (UTC);
 - `days/<YYYY-MM-DD>.jsonl`: every attempt opened on one day, once all of them are closed (runtime.store.days);
-- `top-ups/<id>.json`.
+- `top-ups/<id>.json`;
+- `losses/<YYYY-MM>/<DD>/<workload uid>.<number>.json`: work that an eviction cost, by the day on which the job was
+  stopped, and `losses/days/<YYYY-MM-DD>.jsonl` once that day has rested (runtime.store.losses).
 
 Objects are created once, by conditional put, and never changed; whoever comes second reads what stands there. Single
 entries are deleted once their day file stands and was read back. What an entry holds is runtime.cost.entries' business;

@@ -1,5 +1,7 @@
 """Packs the entries of whole days into one file each, and deletes the single entries that it replaces.
 
+Losses have files of their own (runtime.store.losses), because they need not wait for attempts that are still open.
+
 A day is packed once it is over for two days and every attempt that was opened on it is closed. The order makes a crash
 at any step harmless: the day's file is written by conditional put, read back and compared, then the single openings go
 and the closings last. Until they are gone the file and they say the same, and the file is believed. A single entry that
@@ -17,15 +19,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from runtime.cost.ledger import Attempt, Books
-from runtime.errors import CorruptEntry
 from runtime.store import days, names
 from runtime.store.bucket import Bucket
 from runtime.store.days import Day
+from runtime.store.losses import LossPacker
 from runtime.store.names import Listing, Name
+from runtime.store.packing import is_ripe, write_checked
 from runtime.store.reading import read_closings, read_days, read_openings
-
-REST_SECONDS: Final = 2 * 86_400
-"""A day rests so long before it is packed: nobody still writes to it, and people find recent entries one by one."""
 
 MOST_READS: Final = 2_000
 """Openings that are not in memory and read at most for one month: a tick of the agent must not wait for a whole year's.
@@ -60,9 +60,12 @@ class Compactor:
         self._bucket = bucket
         self._most_reads = most_reads
         self._settled: dict[str, int] = {}
+        self._losses = LossPacker(bucket)
 
     async def run(self, now: float, most_days: int, known: Books = _NONE) -> tuple[str, ...]:
-        """Pack at most so many days, the oldest first; returns them. `known` saves reading what is in memory.
+        """Pack at most so many days of attempts and so many of losses, the oldest first; returns the days.
+
+        `known` saves reading what is in memory.
 
         Raises:
             StoreDown: when the store fails on the way.
@@ -82,7 +85,7 @@ class Compactor:
             done += did
             if not did:
                 self._settled[month] = state
-        return tuple(done)
+        return tuple(sorted({*done, *await self._losses.run(now, most_days)}))
 
     async def _month(
         self, month: str, singles: _Singles, packed: set[str], known: Books, now: float, most_days: int
@@ -92,7 +95,7 @@ class Compactor:
         for day, attempts in sorted((await self._days(singles, files, known)).items()):
             if len(done) >= most_days:
                 break
-            if not day.startswith(month) or now < names.day_end(day) + REST_SECONDS:
+            if not day.startswith(month) or not is_ripe(day, now):
                 continue
             file, mine = files.get(day), singles.of(attempts)
             if file is None and (day in packed or mine.openings.keys() != mine.closings.keys()):
@@ -142,18 +145,10 @@ class Compactor:
         return bool(gone_openings or gone_closings)
 
     async def _write(self, file: Day) -> bool:
-        """Write a day's file and read it back; False where somebody else wrote one in the meantime."""
-        path = names.day_path(file.day)
-        if not await self._bucket.create(path, days.to_bytes(file)):
-            return False
-        try:
-            same = days.from_bytes(file.day, await self._bucket.read(path)) == file
-        except CorruptEntry:
-            same = False
-        if not same:
-            await self._bucket.delete([path])
-            raise CorruptEntry(f"{path}: did not read back as it was written, and was taken away again")
-        return True
+        def reads_back(content: bytes) -> bool:
+            return days.from_bytes(file.day, content) == file
+
+        return await write_checked(self._bucket, names.day_path(file.day), days.to_bytes(file), reads_back)
 
 
 def _by_month(listing: Listing) -> dict[str, _Singles]:

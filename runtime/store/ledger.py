@@ -10,7 +10,8 @@ Money fails closed. Any doubt about the store makes `books` None, so that no mon
   the cloud, move it out of `v1/`; the next read sees it. Object stores write whole objects, so this takes a damaged
   disk or a hand;
 - a closing that cannot be read: nothing stops; its attempt keeps counting as open, which is never too little;
-- a top-up that cannot be read: nothing stops; it does not count.
+- a top-up that cannot be read: nothing stops; it does not count;
+- a loss, or a packed day of losses, that cannot be read: nothing stops; it does not count. No budget depends on it.
 """
 
 from __future__ import annotations
@@ -26,12 +27,15 @@ from runtime.clock import Clock
 from runtime.cost.entries import (
     closing_from_dict,
     closing_to_dict,
+    loss_from_dict,
+    loss_to_dict,
     opening_from_dict,
     opening_to_dict,
     top_up_from_dict,
     top_up_to_dict,
 )
 from runtime.cost.ledger import Books, Closing, Opening, TopUp
+from runtime.cost.losses import Loss, recordable
 from runtime.errors import StoreDown
 from runtime.store import names
 from runtime.store.bucket import Bucket
@@ -41,7 +45,7 @@ from runtime.store.owner import Owner, claim
 from runtime.store.reading import parse
 
 log = logging.getLogger(__name__)
-_Entry = TypeVar("_Entry", Opening, Closing, TopUp)
+_Entry = TypeVar("_Entry", Opening, Closing, TopUp, Loss)
 
 
 class Store:
@@ -141,6 +145,26 @@ class Store:
         self._copy.top_ups[top_up.id] = stands
         return stands
 
+    async def lose(self, loss: Loss) -> Loss:
+        """Record the work that an eviction cost, once; returns the loss that stands under its name.
+
+        It is counted in the metrics when this call is the first that this process knows of it, and not again.
+
+        Raises:
+            StoreDown: when it is not known to be recorded.
+            CorruptEntry: when it cannot be a loss, or one stands there and cannot be read.
+        """
+        if known := self._copy.losses.get(loss.key):
+            return known
+        loss = recordable(loss)
+        written = loss_to_dict(loss)
+        parse(f"loss {loss.number} of {loss.workload_uid}", _content(written), loss_from_dict)
+        path = names.loss_path(loss.key, loss.stopped_at)
+        stands = await self._create(path, loss, written, loss_from_dict)
+        self._copy.losses[loss.key] = stands
+        metrics.count_loss(stands)
+        return stands
+
     async def compact(self, now: float, most_days: int = 1) -> tuple[str, ...]:
         """Pack whole days whose attempts are all closed, at most so many; returns them. Nothing while in doubt.
 
@@ -168,7 +192,7 @@ class Store:
     ) -> _Entry:
         """Write an entry once; the one that stands there afterwards."""
         self._must_be_sure()
-        content = json.dumps(written, separators=(",", ":"), sort_keys=True).encode()
+        content = _content(written)
         # What does not read back would stop all money when the ledger is read next, for the fault of one entry.
         parse(path, content, reader)
         with self._doubt(f"writing {path}"):
@@ -187,3 +211,7 @@ class Store:
             self._complete = False
             metrics.ledger_up.set(0)
             raise StoreDown(f"{doing}: {error}") from error
+
+
+def _content(written: dict[str, Any]) -> bytes:
+    return json.dumps(written, separators=(",", ":"), sort_keys=True).encode()

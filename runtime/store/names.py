@@ -12,6 +12,7 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Final
 
 from runtime.cost.ledger import Attempt
+from runtime.cost.losses import LossKey
 from runtime.cost.periods import DAY_SECONDS
 from runtime.store.bucket import Bucket, Item
 
@@ -19,6 +20,8 @@ ROOT: Final = "v1"
 OWNER: Final = f"{ROOT}/owner.json"
 DAYS: Final = f"{ROOT}/days"
 TOP_UPS: Final = f"{ROOT}/top-ups"
+LOSSES: Final = f"{ROOT}/losses"
+LOSS_DAYS: Final = f"{LOSSES}/days"
 
 WIDEST_OFFSET_SECONDS: Final = 14 * 3_600
 """A day begins at most so long before it does in UTC (Pacific/Kiritimati), and less than that after (UTC-12)."""
@@ -26,6 +29,8 @@ WIDEST_OFFSET_SECONDS: Final = 14 * 3_600
 _ENTRY: Final = re.compile(rf"{ROOT}/(\d{{4}}-\d{{2}})/([^/]+)\.(\d+)\.(open|close)\.json")
 _DAY: Final = re.compile(rf"{DAYS}/(\d{{4}}-\d{{2}}-\d{{2}})\.jsonl")
 _TOP_UP: Final = re.compile(rf"{TOP_UPS}/([^/]+)\.json")
+_LOSS: Final = re.compile(rf"{LOSSES}/(\d{{4}}-\d{{2}})/(\d{{2}})/([^/]+)\.(\d+)\.json")
+_LOSS_DAY: Final = re.compile(rf"{LOSS_DAYS}/(\d{{4}}-\d{{2}}-\d{{2}})\.jsonl")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +41,15 @@ class Name:
     month: str
     attempt: Attempt
     written_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class LossName:
+    """Where a single loss stands: the day in UTC on which its job was stopped is in its path."""
+
+    path: str
+    day: str
+    key: LossKey
 
 
 @dataclass(slots=True)
@@ -66,13 +80,8 @@ def day_path(day: str) -> str:
 
 def day_name(path: str) -> str | None:
     """The day of a day file; None for any other object."""
-    if not (match := _DAY.fullmatch(path)):
-        return None
-    try:
-        date.fromisoformat(match.group(1))
-    except ValueError:
-        return None
-    return match.group(1)
+    match = _DAY.fullmatch(path)
+    return match.group(1) if match and _is_day(match.group(1)) else None
 
 
 def top_up_path(identifier: str) -> str:
@@ -84,6 +93,40 @@ def top_up_name(path: str) -> str | None:
     """The id of a top-up's object; None for any other object."""
     match = _TOP_UP.fullmatch(path)
     return match.group(1) if match else None
+
+
+def loss_path(key: LossKey, stopped_at: float) -> str:
+    """Path of a single loss."""
+    in_day = datetime.fromtimestamp(stopped_at, UTC).strftime("%Y-%m/%d")
+    return f"{LOSSES}/{in_day}/{key.workload_uid}.{key.number}.json"
+
+
+def loss_name(path: str) -> LossName | None:
+    """The single loss of an object; None for any other object."""
+    if not (match := _LOSS.fullmatch(path)):
+        return None
+    in_month, of_month, uid, number = match.groups()
+    in_day = f"{in_month}-{of_month}"
+    return LossName(path, in_day, LossKey(uid, int(number))) if _is_day(in_day) else None
+
+
+def loss_day_path(day: str) -> str:
+    """Path of a packed day of losses."""
+    return f"{LOSS_DAYS}/{day}.jsonl"
+
+
+def loss_day_name(path: str) -> str | None:
+    """The day of a packed day of losses; None for any other object."""
+    match = _LOSS_DAY.fullmatch(path)
+    return match.group(1) if match and _is_day(match.group(1)) else None
+
+
+def _is_day(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
 
 
 def month(at: float) -> str:
@@ -123,6 +166,18 @@ async def list_entries(bucket: Bucket, months: Iterable[str] | None = None) -> L
     for name, kind in await list_names(bucket, months):
         (listing.openings if kind == "open" else listing.closings)[name.attempt] = name
     return listing
+
+
+async def list_losses(bucket: Bucket, months: Iterable[str] | None = None) -> list[LossName]:
+    """Every single loss of these months, or of all, in the order of their paths."""
+    prefixes = [LOSSES] if months is None else [f"{LOSSES}/{one}" for one in sorted(months)]
+    found = [named async for item in _listed(bucket, prefixes) if (named := loss_name(item.path)) is not None]
+    return sorted(found, key=lambda named: named.path)
+
+
+async def list_loss_days(bucket: Bucket) -> set[str]:
+    """Every packed day of losses."""
+    return {day async for item in bucket.list(LOSS_DAYS) if (day := loss_day_name(item.path)) is not None}
 
 
 async def _listed(bucket: Bucket, prefixes: Iterable[str]) -> AsyncIterator[Item]:

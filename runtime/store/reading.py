@@ -6,18 +6,26 @@ What cannot be read is returned with the reason, never raised: what follows from
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 
-from runtime.cost.entries import EntryError, closing_from_dict, opening_from_dict, top_up_from_dict
+from runtime.cost.entries import (
+    EntryError,
+    closing_from_dict,
+    loss_from_dict,
+    opening_from_dict,
+    top_up_from_dict,
+)
 from runtime.cost.ledger import Attempt, Closing, Opening, TopUp
+from runtime.cost.losses import Loss
 from runtime.errors import CorruptEntry
 from runtime.store import days
 from runtime.store.bucket import Bucket
-from runtime.store.days import Day
-from runtime.store.names import Name, day_path, top_up_path
+from runtime.store.days import Day, LossDay
+from runtime.store.names import LossName, Name, day_path, loss_day_path, top_up_path
 
 _Parsed = TypeVar("_Parsed")
+_PackedDay = TypeVar("_PackedDay", Day, LossDay)
 _Entry = TypeVar("_Entry", Opening, Closing)
 
 
@@ -63,14 +71,41 @@ async def _read(
 
 async def read_days(bucket: Bucket, wanted: Iterable[str]) -> tuple[list[Day], dict[str, str]]:
     """The packed days of these names, and those that cannot be read with the reason."""
-    by_path = {day_path(day): day for day in sorted(wanted)}
-    found: list[Day] = []
+    return await _read_days(bucket, {day_path(day): day for day in sorted(wanted)}, days.from_bytes)
+
+
+async def read_loss_days(bucket: Bucket, wanted: Iterable[str]) -> tuple[list[LossDay], dict[str, str]]:
+    """The packed days of losses of these names, and those that cannot be read with the reason."""
+    return await _read_days(bucket, {loss_day_path(day): day for day in sorted(wanted)}, days.losses_from_bytes)
+
+
+async def _read_days(
+    bucket: Bucket, by_path: Mapping[str, str], reader: Callable[[str, bytes], _PackedDay]
+) -> tuple[list[_PackedDay], dict[str, str]]:
+    found: list[_PackedDay] = []
     unread: dict[str, str] = {}
     async for path, content in bucket.read_many(list(by_path)):
         try:
-            found.append(days.from_bytes(by_path[path], content))
+            found.append(reader(by_path[path], content))
         except CorruptEntry as error:
             unread[by_path[path]] = _told(error)
+    return found, unread
+
+
+async def read_losses(bucket: Bucket, names: Iterable[LossName]) -> tuple[dict[LossName, Loss], dict[str, str]]:
+    """The losses of these names, and those that cannot be read with the reason, by path."""
+    by_path = {name.path: name for name in names}
+    found: dict[LossName, Loss] = {}
+    unread: dict[str, str] = {}
+    async for path, content in bucket.read_many(list(by_path)):
+        name = by_path[path]
+        try:
+            loss = parse(path, content, loss_from_dict)
+            if loss.key != name.key:
+                raise CorruptEntry(f"{path}: holds another loss, {loss.key}")
+            found[name] = loss
+        except CorruptEntry as error:
+            unread[path] = _told(error)
     return found, unread
 
 

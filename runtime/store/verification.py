@@ -11,13 +11,15 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from runtime.cost.ledger import Attempt, Closing, Opening, close
+from runtime.cost.losses import LossKey
 from runtime.errors import CorruptEntry
 from runtime.store import names, walk
 from runtime.store.bucket import Bucket
 from runtime.store.owner import Owner, read_owner
-from runtime.store.walk import Month
+from runtime.store.walk import LossMonth, Month
 
 _RESTORE: Final = "put the object back from a copy, or move it out of v1/ if its jobs never ran in the cloud"
+_RESTORE_LOSS: Final = "put the object back from a copy, or move it out of v1/losses/; no budget depends on it"
 _MOVE_AWAY: Final = "keep the one that is right and move the other out of v1/"
 
 
@@ -32,12 +34,13 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """What a ledger holds, each attempt counted once, and everything that is wrong with it, by path."""
+    """What a ledger holds, each attempt and loss counted once, and everything that is wrong with it, by path."""
 
     owner: Owner | None = None
     openings: int = 0
     closings: int = 0
     top_ups: int = 0
+    losses: int = 0
     day_files: int = 0
     single_entries: int = 0
     findings: list[Finding] = field(default_factory=list)
@@ -67,6 +70,7 @@ async def verify(bucket: Bucket) -> Report:
             seen[attempt] = month.month
             report.openings += 1
             report.closings += closing is not None
+    await _verify_losses(bucket, report)
     top_ups, unread = await walk.top_ups(bucket)
     report.top_ups = len(top_ups)
     report.findings += [
@@ -76,6 +80,46 @@ async def verify(bucket: Bucket) -> Report:
     report.owner = await _owner(bucket, report)
     report.findings.sort()
     return report
+
+
+async def _verify_losses(bucket: Bucket, report: Report) -> None:
+    seen: dict[LossKey, str] = {}
+    async for month in walk.loss_months(bucket):
+        report.day_files += len(month.days)
+        report.single_entries += len(month.singles)
+        report.findings += [
+            Finding(path, f"cannot be read: {reason}", _RESTORE_LOSS) for path, reason in month.unread.items()
+        ]
+        report.findings += _of_loss_month(month, seen)
+    report.losses = len(seen)
+
+
+def _of_loss_month(month: LossMonth, seen: dict[LossKey, str]) -> Iterator[Finding]:
+    """What is wrong with the losses of a month; each is added to `seen` with where it stands."""
+    mine: dict[LossKey, str] = {}
+    for day in month.days:
+        for key in day.losses:
+            if key in mine:
+                yield Finding(names.loss_day_path(day.day), f"{_loss(key)} stands in {mine[key]} too", _MOVE_AWAY)
+            mine.setdefault(key, names.loss_day_path(day.day))
+    packed = {key: loss for day in month.days for key, loss in day.losses.items()}
+    for name, loss in month.singles.items():
+        if names.day(loss.stopped_at) != name.day:
+            stopped_on = names.day(loss.stopped_at)
+            yield Finding(name.path, f"was stopped on {stopped_on}", f"move it to that day, or {_MOVE_AWAY}")
+        if name.key in packed and packed[name.key] != loss:
+            yield Finding(name.path, f"differs from {mine[name.key]}, which is believed", _MOVE_AWAY)
+        elif name.key in mine and name.key not in packed:
+            yield Finding(name.path, f"{_loss(name.key)} stands in {mine[name.key]} too", _MOVE_AWAY)
+        mine.setdefault(name.key, name.path)
+    for key, path in mine.items():
+        if key in seen:
+            yield Finding(path, f"{_loss(key)} stands in {seen[key]} too", _MOVE_AWAY)
+        seen.setdefault(key, path)
+
+
+def _loss(key: LossKey) -> str:
+    return f"loss {key.number} of {key.workload_uid}"
 
 
 def _of_month(month: Month) -> Iterator[Finding]:
@@ -140,6 +184,6 @@ async def _owner(bucket: Bucket, report: Report) -> Owner | None:
     except CorruptEntry as error:
         report.findings.append(Finding(names.OWNER, str(error).partition(": ")[2], f"move it away and {mend}"))
         return None
-    if owner is None and (report.openings or report.top_ups):
+    if owner is None and (report.openings or report.top_ups or report.losses):
         report.findings.append(Finding(names.OWNER, "is missing, so that another cluster could claim the ledger", mend))
     return owner

@@ -1,4 +1,4 @@
-"""Reads a whole ledger month by month, for people and programs: what was opened, closed and topped up.
+"""Reads a whole ledger month by month, for people and programs: what was opened, closed, topped up and lost.
 
 It never writes and claims nothing, so it may run beside an agent. What cannot be read is left out and named.
 """
@@ -10,11 +10,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
 from runtime.cost.ledger import Attempt, Closing, Opening, TopUp
+from runtime.cost.losses import Loss, LossKey
 from runtime.store import names
 from runtime.store.bucket import Bucket
-from runtime.store.days import Day
-from runtime.store.names import Name
-from runtime.store.reading import read_closings, read_days, read_openings, read_top_ups
+from runtime.store.days import Day, LossDay
+from runtime.store.names import LossName, Name
+from runtime.store.reading import read_closings, read_days, read_loss_days, read_losses, read_openings, read_top_ups
 
 
 @dataclass(slots=True)
@@ -36,6 +37,22 @@ class Month:
         return found
 
 
+@dataclass(slots=True)
+class LossMonth:
+    """The losses of one month: packed days, single entries, and the reasons why some cannot be read, by path."""
+
+    days: list[LossDay]
+    singles: dict[LossName, Loss]
+    unread: dict[str, str]
+
+    def losses(self) -> dict[LossKey, Loss]:
+        """Each loss once; a packed day goes before single entries."""
+        found = {name.key: loss for name, loss in self.singles.items()}
+        for day in self.days:
+            found |= day.losses
+        return found
+
+
 @dataclass(frozen=True, slots=True)
 class History:
     """A whole ledger. A closing belongs to an opening; one alone is left out."""
@@ -43,6 +60,7 @@ class History:
     attempts: dict[Attempt, tuple[Opening, Closing | None]]
     top_ups: dict[str, TopUp]
     unread: dict[str, str]
+    losses: dict[LossKey, Loss] = field(default_factory=dict)
 
 
 async def months(bucket: Bucket) -> AsyncIterator[Month]:
@@ -77,6 +95,39 @@ async def top_ups(bucket: Bucket) -> tuple[dict[str, TopUp], dict[str, str]]:
     return found, {names.top_up_path(one): reason for one, reason in unread.items()}
 
 
+async def loss_months(bucket: Bucket, since: float = 0.0, workload_uid: str | None = None) -> AsyncIterator[LossMonth]:
+    """The losses of every month, the oldest first; from the day of `since` on, and of one Workload where it is named.
+
+    Packed days are read whole.
+    """
+    first = names.day(since)
+    singles: defaultdict[str, list[LossName]] = defaultdict(list)
+    for name in await names.list_losses(bucket):
+        if name.day >= first and workload_uid in (None, name.key.workload_uid):
+            singles[name.day[: len("YYYY-MM")]].append(name)
+    days: defaultdict[str, list[str]] = defaultdict(list)
+    for day in await names.list_loss_days(bucket):
+        if day >= first:
+            days[day[: len("YYYY-MM")]].append(day)
+    for month in sorted(days.keys() | singles.keys()):
+        packed, unread_days = await read_loss_days(bucket, days[month])
+        found, unread_singles = await read_losses(bucket, singles[month])
+        unread = {names.loss_day_path(day): reason for day, reason in unread_days.items()}
+        yield LossMonth(packed, found, unread | unread_singles)
+
+
+async def losses_of(bucket: Bucket, workload_uid: str, since: float) -> list[Loss]:
+    """The losses of one Workload since it was made, by their numbers; what cannot be read is left out.
+
+    Raises:
+        StoreDown: when the store cannot be read.
+    """
+    found: dict[LossKey, Loss] = {}
+    async for month in loss_months(bucket, since, workload_uid):
+        found |= {key: loss for key, loss in month.losses().items() if key.workload_uid == workload_uid}
+    return sorted(found.values(), key=lambda loss: loss.number)
+
+
 async def history(bucket: Bucket) -> History:
     """The whole ledger at once.
 
@@ -88,5 +139,9 @@ async def history(bucket: Bucket) -> History:
     async for month in months(bucket):
         attempts |= month.attempts()
         unread |= month.unread
+    losses: dict[LossKey, Loss] = {}
+    async for lost in loss_months(bucket):
+        losses |= lost.losses()
+        unread |= lost.unread
     found, unread_top_ups = await top_ups(bucket)
-    return History(attempts, found, unread | unread_top_ups)
+    return History(attempts, found, unread | unread_top_ups, losses)

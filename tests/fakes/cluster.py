@@ -154,6 +154,8 @@ class FakeCluster:
             raise Denied(404, f"{rest[0]} not found")
         if request.method == "GET":
             return httpx2.Response(200, json=self.objects[key])
+        if rest[1:] == ["eviction"]:
+            return self._evict(key, body)
         return self._write(key, body, request.headers["content-type"], params.get("fieldManager", ""))
 
     def _create(self, collection: str, namespace: str, body: Raw) -> httpx2.Response:
@@ -167,9 +169,10 @@ class FakeCluster:
 
     def _write(self, key: Key, body: Raw, content_type: str, manager: str) -> httpx2.Response:
         before = self.objects[key]
-        asked = (body.get("metadata") or {}).get("resourceVersion")
-        if asked is not None and asked != before["metadata"]["resourceVersion"]:
-            raise Denied(409, "the object has been modified")
+        for name in ("resourceVersion", "uid"):
+            asked = (body.get("metadata") or {}).get(name)
+            if asked is not None and asked != before["metadata"][name]:
+                raise Denied(409, f"the object has been modified: another {name}")
         after = copy.deepcopy(before)
         if content_type == "application/apply-patch+yaml":
             applied = _apply_status(after, body["status"], self._owned.get(key, {}), manager)
@@ -183,6 +186,15 @@ class FakeCluster:
         if after == before:
             return httpx2.Response(200, json=before)
         return httpx2.Response(200, json=self._store(key, after, "MODIFIED"))
+
+    def _evict(self, key: Key, body: Raw) -> httpx2.Response:
+        """Mark a pod as leaving; the kubelet would remove it."""
+        pod = copy.deepcopy(self.objects[key])
+        if body["deleteOptions"]["preconditions"]["uid"] != pod["metadata"]["uid"]:
+            raise Denied(409, "the UID in the precondition does not match")
+        pod["metadata"].setdefault("deletionTimestamp", "2026-11-21T12:00:00Z")
+        self._store(key, pod, "MODIFIED")
+        return httpx2.Response(201, json={"kind": "Status", "status": "Success"})
 
     def _store(self, key: Key, raw: Raw, kind: str) -> Raw:
         self.version += 1

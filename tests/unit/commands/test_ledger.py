@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import csv
 import io
 import json
@@ -8,8 +9,12 @@ from pathlib import Path
 
 import pytest
 
+from runtime.clock import Clock
+from runtime.store import Owner, Store
+from tests.builders import HOUR, NOON
 from tests.unit.commands.conftest import Ended
 from tests.unit.commands.ledgers import a_ledger, damage
+from tests.unit.runtime.losses import a_loss
 
 Run = Callable[..., Ended]
 
@@ -23,7 +28,7 @@ def test_verify_of_a_sound_ledger_counts_it(gpufleet: Run, directory: Path) -> N
     ended = gpufleet("ledger", "verify", "--ledger", a_ledger(directory, packed=True))
     assert (ended.code, ended.err) == (0, "")
     assert ended.out == (
-        "3 attempts (1 open), 1 top-ups, 1 packed days, 3 single entries; owner: cluster-1; all is right\n"
+        "3 attempts (1 open), 1 top-ups, 0 losses, 1 packed days, 3 single entries; owner: cluster-1; all is right\n"
     )
 
 
@@ -68,6 +73,28 @@ def test_export_has_a_line_for_each_attempt_and_top_up(gpufleet: Run, directory:
         ("top-up", None),
     ]
     assert (rows[0]["usd"], rows[2]["usd"], rows[2]["committed_usd"]) == ("2.000000", None, "2.000000")
+
+
+def test_losses_are_counted_packed_and_exported(gpufleet: Run, directory: Path) -> None:
+    url = a_ledger(directory)
+
+    async def written() -> None:
+        store = Store(url, Clock(real_now=lambda: NOON), Owner("cluster-1", 1.0))
+        await store.refresh()
+        for days in (0, 7):
+            await store.lose(a_loss("old", number=days + 1, stopped_at=NOON - days * 24 * HOUR))
+
+    asyncio.run(written())
+    assert "1 top-ups, 2 losses, 0 packed days, 7 single entries" in gpufleet("ledger", "verify", "--ledger", url).out
+    before = gpufleet("ledger", "export", "--ledger", url).out
+    rows = [json.loads(line) for line in before.splitlines()]
+    assert [(row["kind"], row["number"], row["notice_kind"]) for row in rows[-2:]] == [
+        ("loss", 8, "spot-interruption"),
+        ("loss", 1, "spot-interruption"),
+    ]
+    assert gpufleet("ledger", "compact", "--ledger", url).out == "packed 1 day: 2026-11-14\n"
+    assert gpufleet("ledger", "export", "--ledger", url).out == before
+    assert "2 losses, 2 packed days, 4 single entries" in gpufleet("ledger", "verify", "--ledger", url).out
 
 
 def test_export_as_csv_is_read_back_by_any_reader(gpufleet: Run, directory: Path) -> None:

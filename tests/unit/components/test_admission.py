@@ -9,6 +9,14 @@ from components.kubernetes.admission.templates import TEMPLATES
 from components.names import Manifest
 from stacks.classes import JobClass
 from stacks.kinds import JOB_KINDS
+from stacks.labels import (
+    CHECKPOINT_REQUEST_ANNOTATION,
+    CORDONED_ANNOTATION,
+    EVICTING_TAINT,
+    EVICTION_ANNOTATION,
+    NOTICES_ANNOTATION,
+    VERDICT_ANNOTATION,
+)
 from stacks.load import load_file
 from tests.conftest import ROOT
 
@@ -47,3 +55,31 @@ def test_of_a_fleet_only_the_classes_are_in_a_policy() -> None:
     night = JobClass.model_validate({"priority": 1, "default": True, "window": "22:00-06:00 UTC"})
     other = manifests(FLEET.model_copy(update={"classes": {"night": night}, "teams": {}, "pools": {}}))
     assert [role for role in POLICIES if other[role] != POLICIES[role]] == ["jobs-start-in-their-window"]
+
+
+@pytest.mark.parametrize(
+    ("name", "writers", "guard"),
+    [
+        (VERDICT_ANNOTATION, "agent-workloads", "workloads-keep-their-queue"),
+        (EVICTION_ANNOTATION, "agent-workloads", "workloads-keep-their-queue"),
+        (CHECKPOINT_REQUEST_ANNOTATION, "agent-pods", "pods-keep-their-requests"),
+        (NOTICES_ANNOTATION, "node-agents-write-their-own-node", "nodes-keep-their-notices"),
+        (CORDONED_ANNOTATION, "node-agents-write-their-own-node", "nodes-keep-their-notices"),
+        (EVICTING_TAINT, "node-agents-write-their-own-node", "nodes-keep-their-notices"),
+    ],
+)
+def test_what_an_agent_alone_may_write_is_kept_from_everybody_else(name: str, writers: str, guard: str) -> None:
+    def expressions(role: str) -> str:
+        return " ".join(one["expression"] for one in POLICIES[role]["spec"]["validations"])
+
+    assert f"'{name}'" in expressions(writers)
+    assert f"'{name}'" in expressions(guard)
+
+
+def test_what_the_kubelet_does_all_the_time_asks_for_no_rights() -> None:
+    """An authorizer's answer costs the API server more than all else here; a condition of a policy is always asked."""
+    for role in ("nodes-keep-their-notices", "pods-keep-their-requests"):
+        spec = POLICIES[role]["spec"]
+        assert not [one for one in spec["matchConditions"] if "authorizer." in one["expression"]]
+        [only] = spec["validations"]
+        assert " || authorizer." in only["expression"]

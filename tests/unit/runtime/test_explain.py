@@ -96,7 +96,7 @@ def test_a_verdict_reads_back_as_it_was_written() -> None:
 
 
 def test_a_sentence_is_the_same_after_writing_and_reading() -> None:
-    hold = decide(a_snapshot(a_job(created_at=NOON)), a_config(), NOON, "d-1").holds[0]
+    hold = decide(a_snapshot(a_job(created_at=NOON - 10)), a_config(), NOON, "d-1").holds[0]
     recorded = verdict_from_json(verdict_to_json(hold.verdict, "d-1", NOON))
     assert recorded is not None
     assert sentence(recorded.verdict) == sentence(hold.verdict)

@@ -12,6 +12,7 @@ from runtime.health import serve
 from runtime.routing.snapshot import Stage
 from stacks.agent_config import AgentConfig
 from tests.builders import NOON, SPOT, a_config, a_job, a_team, an_opening, some_books
+from tests.unit.runtime.losses import a_loss
 
 
 def value(name: str, **labels: str) -> float | None:
@@ -126,3 +127,13 @@ def test_health_answers_what_it_is_asked_and_nothing_else(request_: bytes, expec
 
 def test_metrics_are_served_in_the_format_of_prometheus() -> None:
     assert b"# HELP gpufleet_decision_seconds" in generate_latest()
+
+
+def test_an_eviction_is_counted_by_what_came_of_it() -> None:
+    labels = {"team": "vision", "job_class": "p1", "kind": "repair"}
+    for answered in (True, False, False):
+        metrics.count_loss(a_loss(kind="repair", answered=answered))
+    assert value("gpufleet_evictions_total", **labels, answered="true") == 1
+    assert value("gpufleet_evictions_total", **labels, answered="false") == 2
+    assert value("gpufleet_lost_gpu_seconds_total", **labels) == 540
+    assert value("gpufleet_eviction_notice_to_stopped_seconds_sum", kind="repair") == 303

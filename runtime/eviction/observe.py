@@ -1,0 +1,230 @@
+"""Turns nodes and pods, as the API server sent them, and our jobs into the view that evictions are planned from.
+
+Pods of Kueue's in our namespaces count, on every node of the fleet. What users wrote and cannot be read counts as not
+written. The last answer of each job is remembered beyond its pods, because a pod often goes in the same moment in which
+its termination message appears; a restart forgets it, and the loss is then counted from the checkpoint before.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from runtime.clock import Clock
+from runtime.eviction.marker import answer_from_json, asked_in
+from runtime.eviction.sources.nodes import notices_of
+from runtime.eviction.sources.signs import SILENT
+from runtime.eviction.view import Answer, HeldWorkload, NodeView, Phase, PodView, View
+from runtime.routing.requests import gpus_of_pod
+from runtime.routing.snapshot import Job, Stage
+from stacks.agent_config import AgentConfig
+from stacks.labels import (
+    CHECKPOINT_ANSWER_ANNOTATION,
+    CHECKPOINT_HOOK_ANNOTATION,
+    CHECKPOINT_REQUEST_ANNOTATION,
+    FLAVOR_LABEL,
+)
+
+Raw = Mapping[str, Any]
+
+WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
+"""Kueue's own pod annotation: the Workload, written where topology-aware scheduling is on, as by default."""
+
+PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
+"""Kueue's own label on every pod that it let start."""
+
+DEFAULT_GRACE_SECONDS: Final = 30.0
+"""terminationGracePeriodSeconds of a pod that says nothing."""
+
+DISRUPTION_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
+"""Karpenter's own pod annotation: it does not drain such a pod."""
+
+MOST_REMEMBERED: Final = 10_000
+"""Jobs whose last answer is remembered."""
+
+_HOOK: Final = re.compile(r"http://:([1-9][0-9]{0,4})(/[!-~]{0,512})?")
+_ENDED: Final = ("Succeeded", "Failed")
+_HELD: Final = (Stage.RUNNING_LOCAL, Stage.RUNNING_CLOUD, Stage.EVICTED)
+_INACTIVE: Final = (Stage.STOPPED, Stage.EVICTED, Stage.RECALLING)
+
+
+class SeenNode(NamedTuple):
+    """A node, and, where it is silent, what shows for how long: that alone becomes a notice by the passing of time."""
+
+    view: NodeView
+    silent: Raw | None
+
+
+class SeenPod(NamedTuple):
+    """A pod, and the object that it belongs to, which leads to its Workload where the pod does not name it."""
+
+    view: PodView
+    owner_uid: str
+
+
+class Scout:
+    """Reduces nodes and pods for one fleet, and puts views together."""
+
+    def __init__(self, config: AgentConfig, clock: Clock) -> None:
+        self._clock = clock
+        self._namespaces = {team.namespace: team.namespace for team in config.teams.values()}
+        self._answers: dict[tuple[str, str], Answer] = {}
+
+    def node(self, raw: Raw) -> SeenNode | None:
+        """A node of the fleet."""
+        metadata, status = raw.get("metadata") or {}, raw.get("status") or {}
+        labels = metadata.get("labels") or {}
+        name = metadata.get("name")
+        if not isinstance(name, str) or FLAVOR_LABEL not in labels:
+            return None
+        ready = any(
+            condition.get("type") == "Ready" and condition.get("status") == "True"
+            for condition in status.get("conditions") or ()
+        )
+        notices = notices_of(raw, self._clock.real_now())
+        view = NodeView(name, notices, present=True, ready=ready, flavor=str(labels[FLAVOR_LABEL]))
+        taints = (raw.get("spec") or {}).get("taints") or ()
+        return SeenNode(view, raw if any(taint.get("key") in SILENT for taint in taints) else None)
+
+    def present(self, node: SeenNode) -> NodeView:
+        """The node as it is at this moment."""
+        if node.silent is None:
+            return node.view
+        return replace(node.view, notices=notices_of(node.silent, self._clock.real_now()))
+
+    def pod(self, raw: Raw) -> SeenPod | None:
+        """A pod that is bound to a node, until it has ended and left no answer."""
+        metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
+        node, namespace = spec.get("nodeName"), metadata.get("namespace")
+        if not isinstance(node, str) or not isinstance(namespace, str):
+            return None
+        annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
+        owner: Raw = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), {})
+        ended = status.get("phase") in _ENDED
+        answer = _answer(annotations, status)
+        if ended and answer is None:
+            return None
+        workload = annotations.get(WORKLOAD_ANNOTATION) if PODSET_LABEL in labels else None
+        view = PodView(
+            uid=str(metadata["uid"]),
+            namespace=self._namespaces.get(namespace, namespace),
+            name=str(metadata["name"]),
+            node=node,
+            gpus=gpus_of_pod(spec),
+            workload=workload if isinstance(workload, str) else "",
+            running=status.get("phase") == "Running",
+            grace_seconds=_grace(metadata, spec),
+            asked=asked_in(str(annotations.get(CHECKPOINT_REQUEST_ANNOTATION, ""))),
+            answer=answer,
+            hook=_hook(annotations.get(CHECKPOINT_HOOK_ANNOTATION), status.get("podIP")),
+            daemon=owner.get("kind") == "DaemonSet",
+            leaving="deletionTimestamp" in metadata,
+            ended=ended,
+            shielded=annotations.get(DISRUPTION_ANNOTATION) == "true",
+            managed=namespace in self._namespaces,
+        )
+        seen = SeenPod(view, str(owner.get("uid", "")))
+        self._remember(seen)
+        return seen
+
+    def _remember(self, seen: SeenPod) -> None:
+        answer, whose = seen.view.answer, seen.view.workload or seen.owner_uid
+        if answer is None or not whose or not seen.view.managed:
+            return
+        key = (seen.view.namespace, whose)
+        before = self._answers.pop(key, None)
+        self._answers[key] = answer if before is None or before.at <= answer.at else before
+        if len(self._answers) > MOST_REMEMBERED:
+            del self._answers[next(iter(self._answers))]
+
+    def view(
+        self,
+        nodes: Iterable[NodeView],
+        pods: Iterable[SeenPod],
+        jobs: Collection[Job],
+        strangers: Iterable[SeenPod] = (),
+        gone: Collection[str] = (),
+    ) -> View:
+        """Put everything together; `strangers` are pods that are not Kueue's, `gone` nodes that are surely gone."""
+        named = {(job.namespace, job.owner_uid): job.name for job in jobs}
+        ours = [_resolved(pod, named) for pod in pods]
+        seen = {node.name: node for node in nodes}
+        for name in gone:
+            seen.setdefault(name, NodeView(name, (), present=False, ready=False, flavor=""))
+        held = (job for job in jobs if job.stage in _HELD or _under_way(job))
+        return View(
+            nodes=seen,
+            pods=[*ours, *(pod.view for pod in strangers)],
+            workloads=[self._held(job) for job in held],
+        )
+
+    def _held(self, job: Job) -> HeldWorkload:
+        started_at = job.pods_ready_at or job.ready_at
+        answers = (self._answers.get((job.namespace, key)) for key in (job.name, job.owner_uid))
+        newest = max((answer.at for answer in answers if answer is not None), default=None)
+        return HeldWorkload(
+            uid=job.uid,
+            namespace=job.namespace,
+            name=job.name,
+            team=job.team,
+            job_class=job.job_class,
+            gpus=job.gpus,
+            active=job.stage not in _INACTIVE,
+            holds_quota=job.flavor is not None and job.stage is not Stage.FINISHED,
+            finished=job.stage is Stage.FINISHED,
+            started_at=None if started_at is None else self._clock.to_real(started_at),
+            marker=job.eviction,
+            last_checkpoint_at=newest,
+            flavor=job.flavor or "",
+        )
+
+
+def evictions_under_way(nodes: Iterable[NodeView], jobs: Iterable[Job]) -> bool:
+    """Whether there is anything to plan at all."""
+    return any(node.notices for node in nodes) or any(_under_way(job) for job in jobs)
+
+
+def _under_way(job: Job) -> bool:
+    return job.eviction is not None and (job.eviction.phase is not Phase.DONE or not job.eviction.accounted)
+
+
+def _resolved(pod: SeenPod, named: Mapping[tuple[str, str], str]) -> PodView:
+    if pod.view.workload:
+        return pod.view
+    return replace(pod.view, workload=named.get((pod.view.namespace, pod.owner_uid), ""))
+
+
+def _answer(annotations: Raw, status: Raw) -> Answer | None:
+    """The newest of what the pod says in its annotation and in the last words of its containers."""
+    texts = [annotations.get(CHECKPOINT_ANSWER_ANNOTATION)]
+    for container in status.get("containerStatuses") or ():
+        for state in (container.get("state") or {}, container.get("lastState") or {}):
+            texts.append((state.get("terminated") or {}).get("message"))
+    found = []
+    for text in texts:
+        if isinstance(text, str) and text:
+            try:
+                found.append(answer_from_json(text))
+            except ValueError:
+                continue  # most termination messages are no answers
+    return max(found, key=lambda answer: answer.at, default=None)
+
+
+def _grace(metadata: Raw, spec: Raw) -> float:
+    value = metadata.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds"))
+    return float(value) if isinstance(value, int) and value >= 0 else DEFAULT_GRACE_SECONDS
+
+
+def _hook(declared: object, address: object) -> str:
+    """Where the pod takes requests: on its own address alone, whatever the annotation says."""
+    found = _HOOK.fullmatch(declared) if isinstance(declared, str) else None
+    if found is None or int(found[1]) > 65_535 or not isinstance(address, str):
+        return ""
+    try:
+        host = ipaddress.ip_address(address)
+    except ValueError:
+        return ""
+    return f"http://{f'[{host}]' if host.version == 6 else host}:{found[1]}{found[2] or '/'}"
