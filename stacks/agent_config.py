@@ -118,7 +118,7 @@ class EvictionConfig(Model):
     """What the agent needs to know of evictions beyond the notices themselves."""
 
     on_demand_after: Annotated[int, Field(ge=0)]
-    """Losses in a row after which a job is offered on-demand first; 0 means never."""
+    """Losses after which a job is offered on-demand first; 0 means never."""
 
 
 class AgentConfig(Model):

@@ -47,7 +47,7 @@ class Eviction(Model):
     with a longer notice, `0s` to count on nothing. Longer than the truth costs work; what is left is not waited for."""
 
     on_demand_after: Annotated[int, Field(strict=True, ge=0, le=100)] = 3
-    """After so many losses in a row a job is offered on-demand nodes before spot; 0 means never."""
+    """After so many losses a job is offered on-demand nodes before spot; 0 means never."""
 
     @field_validator("gcp_notice")
     @classmethod

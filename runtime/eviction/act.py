@@ -18,11 +18,11 @@ from typing import Final
 from prometheus_client import Histogram
 
 from runtime import events, metrics
-from runtime.cost.losses import Loss, LossKey
 from runtime.errors import AgentError, Conflict, Forbidden, NotFound, NotLeading, Rejected, Unreachable
 from runtime.events import Event
 from runtime.eviction.hooks import Hooks
 from runtime.eviction.marker import answer_to_json, marker_to_json, request_to_json
+from runtime.eviction.record import loss_of, was_answered
 from runtime.eviction.steps import Account, Ask, EvictPod, Mark, Step, Stop
 from runtime.eviction.view import Answer, HeldWorkload, Marker, PodView
 from runtime.kube import WORKLOADS
@@ -100,9 +100,6 @@ class Evictor:
                 await self._ask(step, jobs.get(step.workload.uid))
             case Stop():
                 await self._write(step.workload, step.marker, active=False)
-                self._took(
-                    metrics.notice_to_stopped_seconds, step.marker, step.marker.noticed_at, step.marker.stopped_at
-                )
                 log.info("stopped", extra=described(step))
                 if (job := jobs.get(step.workload.uid)) is not None:
                     self._tell(events.evicted(job, _why(step.marker), step.marker.attempts))
@@ -111,9 +108,11 @@ class Evictor:
             case EvictPod():
                 await self._evict(step)
             case Account():
-                await self._context.store.lose(self._loss(step, jobs[step.workload.uid]))
+                context, job = self._context, jobs[step.workload.uid]
+                loss = loss_of(step, job, context.store.books, context.clock, context.config.replay_speed)
+                await context.store.lose(loss)
                 await self._write(step.workload, step.marker)
-                if _answered(step.marker):
+                if was_answered(step.marker):
                     taken = step.marker.asked_at, step.marker.answer_at
                     self._took(metrics.asked_to_answered_seconds, step.marker, *taken)
 
@@ -201,45 +200,6 @@ class Evictor:
             active=active,
             resource_version=raw["metadata"]["resourceVersion"],
         )
-
-    def _loss(self, step: Account, job: Job) -> Loss:
-        marker, clock = step.marker, self._context.clock
-        now = clock.real_now()
-        speed = self._context.config.replay_speed
-        stopped_at = now if marker.stopped_at is None else marker.stopped_at
-        former = LossKey(job.uid, marker.attempts - 1)
-        books = self._context.store.books
-        owed = 0.0 if books is not None and former in books.losses else step.owed_gpu_seconds
-        known = [at for at in (marker.answer_at, step.workload.last_checkpoint_at) if at is not None]
-        saved_at = max(known, default=None)
-        return Loss(
-            workload_uid=job.uid,
-            request=marker.request,
-            namespace=job.namespace,
-            job=job.owner_name,
-            workload=job.name,
-            team=job.team,
-            job_class=job.job_class,
-            flavor=marker.flavor,
-            gpus=job.gpus,
-            kind=marker.kind.value,
-            notice=marker.notice,
-            nodes=marker.nodes,
-            noticed_at=clock.to_fleet(marker.noticed_at if marker.noticed_at is not None else stopped_at),
-            stopped_at=clock.to_fleet(stopped_at),
-            gone_at=clock.to_fleet(now if marker.gone_at is None else marker.gone_at),
-            answered=_answered(marker),
-            step=marker.step,
-            url=marker.url,
-            checkpoint_at=None if saved_at is None else clock.to_fleet(saved_at),
-            lost_gpu_seconds=(step.lost_gpu_seconds + owed) * speed,
-            number=max(1, marker.attempts),
-        )
-
-
-def _answered(marker: Marker) -> bool:
-    """Whether a pod told of a checkpoint after it was asked."""
-    return marker.answer_at is not None and marker.asked_at is not None and marker.answer_at >= marker.asked_at
 
 
 def _is_as_planned(raw: Raw, workload: HeldWorkload) -> bool:

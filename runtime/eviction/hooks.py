@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 
 class Hooks:
-    """Calls that are under way; `answered` is told of each answer, and says whether the pod need not be called again."""
+    """Calls that are under way; `answered` is told of each answer, and says whether that was the end of it."""
 
     def __init__(self, answered: Callable[[PodView, Answer], Awaitable[bool]]) -> None:
         self._answered = answered

@@ -35,6 +35,12 @@ are evicted for it (300 s, Kubernetes' default toleration), which would cost the
 AUTOSCALER_SECONDS: Final = 600.0
 """The cluster autoscaler's default of --max-graceful-termination-sec."""
 
+SPOT_SECONDS: Final = 120.0
+"""AWS's notice of an interruption, on a taint of aws-node-termination-handler, which does not say when."""
+
+GKE_SPOT_SECONDS: Final = 30.0
+"""What GKE leaves after a preemption, unless its node system configuration asks for more."""
+
 _ACTIONS: Final = re.compile(r"RecommendedAction: *(\w+)")  # in NVSentinel's messages, one for each error
 
 
@@ -110,6 +116,9 @@ def _of_taint(taint: Raw, conditions: Sequence[Raw], labels: Raw, now: float) ->
         deadline = at
     elif sign.source == "gke" and "true" in [labels.get(label) for label in GKE_SPOT_LABELS]:
         sign = sign._replace(kind=NoticeKind.SPOT)
+        deadline = at + GKE_SPOT_SECONDS
+    elif sign.kind is NoticeKind.SPOT:
+        deadline = at + SPOT_SECONDS
     yield _notice(sign, key.rpartition("/")[2], at, f"taint {key}={value}", deadline=deadline)
 
 

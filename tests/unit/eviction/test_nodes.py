@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from runtime.clock import format_time
 from runtime.eviction.notice import Certainty, Notice, NoticeKind, notices_to_json
-from runtime.eviction.sources.nodes import AUTOSCALER_SECONDS, LOSS_GRACE_SECONDS, notices_of, unreadable
+from runtime.eviction.sources.nodes import (
+    AUTOSCALER_SECONDS,
+    GKE_SPOT_SECONDS,
+    LOSS_GRACE_SECONDS,
+    SPOT_SECONDS,
+    notices_of,
+    unreadable,
+)
 from runtime.eviction.sources.signs import CONDITIONS, LABELS, TAINTS
 from stacks.labels import NOTICES_ANNOTATION
 
@@ -54,6 +61,15 @@ def test_the_same_event_seen_by_another_handler_adds_nothing() -> None:
     ours = Notice("aws-spot-1", NoticeKind.SPOT, "aws-spot", Certainty.CERTAIN, NOW, NOW + 120)
     theirs = taint("aws-node-termination-handler/spot-itn", "spot-itn-0f")
     assert notices_of(node(theirs, annotations={NOTICES_ANNOTATION: notices_to_json([ours])}), NOW) == (ours,)
+
+
+def test_an_interruption_that_another_handler_tells_of_without_a_time_has_the_providers_window() -> None:
+    theirs = taint("aws-node-termination-handler/spot-itn", "spot-itn-0f")
+    [aws] = notices_of(node(theirs), NOW)
+    assert aws.deadline == NOW + SPOT_SECONDS
+    labels = {"cloud.google.com/gke-spot": "true"}
+    [gke] = notices_of(node(taint("cloud.google.com/impending-node-termination", ""), labels=labels), NOW)
+    assert (gke.kind, gke.deadline) == (NoticeKind.SPOT, NOW + GKE_SPOT_SECONDS)
 
 
 def test_an_annotation_that_cannot_be_read_says_nothing_but_why() -> None:
