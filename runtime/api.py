@@ -102,7 +102,7 @@ class Api:
             async for line in lines(response):
                 yield to_event(line, f"watching {resource.plural}")
 
-    async def merge(self, resource: Resource, namespace: str, name: str, body: Raw) -> Raw:
+    async def merge(self, resource: Resource, namespace: str | None, name: str, body: Raw) -> Raw:
         """Merge a patch into one object; returns the object as it is now."""
         return await self.send("PATCH", resource.path(namespace, name), body=body, content_type=_MERGE)
 

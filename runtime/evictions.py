@@ -12,6 +12,7 @@ from typing import Final
 from runtime import metrics
 from runtime.events import Event
 from runtime.eviction.act import Evictor, described
+from runtime.eviction.clearing import Clearing
 from runtime.eviction.inquiry import Inquiry
 from runtime.eviction.observe import evictions_under_way
 from runtime.eviction.sequence import plan
@@ -36,6 +37,7 @@ class Evictions:
         self._watching = watching
         self._evictor = Evictor(context, tell)
         self._inquiry = Inquiry(context.kube, watching.scout, context.clock.real_now)
+        self._clearing = Clearing(context, watching.scout)
         self._rehearsed: list[dict[str, str]] = []
         self._awaited: set[str] = set()
         self.under_way = False
@@ -47,14 +49,16 @@ class Evictions:
         await self._inquiry.look(nodes, pods)
         self._count_returns(jobs)
         self.under_way = bool(self._inquiry.gone) or evictions_under_way(nodes.values(), jobs)
-        if not self.under_way:
+        if not self.under_way and not any(node.cleared for node in nodes.values()):
             return 0
         view = self._watching.scout.view(nodes.values(), pods, jobs, self._inquiry.strangers, self._inquiry.gone)
         steps = plan(view, self._context.clock.real_now())
         if self._context.config.dry_run:
             self._rehearse(steps)
             return 0
-        return await self._evictor.act(steps, {job.uid: job for job in jobs}, view.pods)
+        unfinished = await self._evictor.act(steps, {job.uid: job for job in jobs}, view.pods)
+        await self._clearing.act(view, jobs)
+        return unfinished
 
     async def close(self) -> None:
         """End what is under way."""

@@ -38,7 +38,14 @@ from runtime.resource import (
     job_resource,
 )
 from runtime.wire import Raw
-from stacks.labels import AGENT_NAME, EVICTION_ANNOTATION, QUEUE_LABEL, RECALL_ANNOTATION, VERDICT_ANNOTATION
+from stacks.labels import (
+    AGENT_NAME,
+    CLEARED_ANNOTATION,
+    EVICTION_ANNOTATION,
+    QUEUE_LABEL,
+    RECALL_ANNOTATION,
+    VERDICT_ANNOTATION,
+)
 
 __all__ = [
     "ADMISSION_CHECKS",
@@ -140,6 +147,10 @@ class Kube(Api):
             "deleteOptions": {"preconditions": {"uid": uid}},
         }
         await self.send("POST", PODS.path(namespace, name, "eviction"), body=body)
+
+    async def mark_cleared(self, node: str, text: str | None) -> None:
+        """Say on a Node for which notices nothing of ours is left there; None takes it back."""
+        await self.merge(NODES, None, node, {"metadata": {"annotations": {CLEARED_ANNOTATION: text}}})
 
     async def answer_gate(
         self,

@@ -52,6 +52,9 @@ NOTICES_ANNOTATION: Final = f"{PREFIX}/notices"
 CORDONED_ANNOTATION: Final = f"{PREFIX}/cordoned"
 """Node annotation, written by the node agent alone: the notices it cordoned the node for; absent where others did."""
 
+CLEARED_ANNOTATION: Final = f"{PREFIX}/cleared"
+"""Node annotation, written by the agent alone: the notices for which no pod of ours is left there, joined by commas."""
+
 EVICTING_TAINT: Final = f"{PREFIX}/evicting"
 """NoSchedule taint of a node with a notice, set by the node agent alone; its value is the kind of the worst notice."""
 

@@ -1,9 +1,9 @@
 """The agent: its identity, its rights, its configuration, and what administrators give it.
 
-Its rights are the least it needs; the admission policies narrow them further. Nodes, flavors and ClusterQueues it only
-reads, and of secrets it sees none. Its rights to write each team's forecast, to ask the team's pods to save their work
-and to evict them stand in the team's namespace (`components.kubernetes.forecasts`). Nodes are written by the node agent
-(`components.kubernetes.node_agent`).
+Its rights are the least it needs; the admission policies narrow them further. Flavors and ClusterQueues it only reads,
+and of secrets it sees none. Its rights to write each team's forecast, to ask the team's pods to save their work and to
+evict them stand in the team's namespace (`components.kubernetes.forecasts`). Of nodes it writes one annotation; what
+else is ours there is written by the node agent (`components.kubernetes.node_agent`).
 
 The ConfigMap of top-ups has no `data` here, since that is the administrators': server-side apply owns the fields that
 it sends and no others, so `pulumi up` neither clears nor takes over an entry, and `--refresh` compares only what the
@@ -89,6 +89,7 @@ CLUSTER_RULES: Final = [
     *(_rule(kind.group, [kind.plural], ["patch"]) for kind in JOB_KINDS),
     _rule("events.k8s.io", ["events"], ["create"]),
     _rule("", ["nodes", "pods"], ["list", "watch"]),
+    _rule("", ["nodes"], ["patch"]),
     _rule("", ["namespaces"], ["get"], [SYSTEM_NAMESPACE, "kube-system"]),
 ]
 """What the agent may do anywhere. tests/e2e/test_rules.py names what breaks without each verb on each resource."""

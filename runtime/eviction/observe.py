@@ -25,6 +25,7 @@ from stacks.labels import (
     CHECKPOINT_ANSWER_ANNOTATION,
     CHECKPOINT_HOOK_ANNOTATION,
     CHECKPOINT_REQUEST_ANNOTATION,
+    CLEARED_ANNOTATION,
     FLAVOR_LABEL,
 )
 
@@ -85,7 +86,9 @@ class Scout:
             for condition in status.get("conditions") or ()
         )
         notices = notices_of(raw, self._clock.real_now())
-        view = NodeView(name, notices, present=True, ready=ready, flavor=str(labels[FLAVOR_LABEL]))
+        cleared = str((metadata.get("annotations") or {}).get(CLEARED_ANNOTATION, ""))
+        flavor = str(labels[FLAVOR_LABEL])
+        view = NodeView(name, notices, present=True, ready=ready, flavor=flavor, cleared=cleared)
         taints = (raw.get("spec") or {}).get("taints") or ()
         return SeenNode(view, raw if any(taint.get("key") in SILENT for taint in taints) else None)
 

@@ -74,13 +74,17 @@ class PodView:
 
 @dataclass(frozen=True, slots=True)
 class NodeView:
-    """One node. `present` is False only where the API server was asked and has no such node."""
+    """One node. `present` is False only where the API server was asked and has no such node.
+
+    `cleared` is what the agent wrote last: the notices for which nothing of ours is left there, empty if none.
+    """
 
     name: str
     notices: tuple[Notice, ...]
     present: bool
     ready: bool
     flavor: str
+    cleared: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,12 +19,9 @@ from runtime.eviction.sources.pace import Pace
 from runtime.node.board import Board
 from runtime.node.kube import ApiError
 from runtime.node.patch import Raw, annotations_of, change_for, noted
-from stacks.labels import PREFIX
+from stacks.labels import CLEARED_ANNOTATION
 
 log = logging.getLogger("runtime.node")
-
-CLEARED_ANNOTATION: Final = f"{PREFIX}/cleared"
-"""Node annotation, written by the agent alone: the ids of notices, with commas, that leave nothing to do here."""
 
 RESYNC_SECONDS: Final = 300.0
 WATCHED_SECONDS: Final = 5.0  # while a notice stands

@@ -109,7 +109,7 @@ def test_three_spot_nodes_go_and_no_job_is_lost(stack: Stack, team: str) -> None
         assert one["detected"] < 5
         assert (one["outcome"], one["flavor_after"]) == ("running", CLOUD)
         assert stack.flavor(team, job) == CLOUD
-    assert machines(stack) == before
+    wait_for("the nodes to be as before", lambda: machines(stack) == before, 10)
     assert not records(stack)
 
 

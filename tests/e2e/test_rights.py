@@ -26,6 +26,7 @@ from stacks.labels import (
     BURST_TAINT,
     CHECKPOINT_ANSWER_ANNOTATION,
     CHECKPOINT_REQUEST_ANNOTATION,
+    CLEARED_ANNOTATION,
     CORDONED_ANNOTATION,
     EVICTING_TAINT,
     EVICTION_ANNOTATION,
@@ -86,6 +87,7 @@ ONE_TEAM = "only between the queues of one team"
 NOT_HERS = "only gpufleet writes"
 ONLY_NODE_AGENTS = "only the node agent writes"
 NO_OTHER_TAINT = "no taint but"
+NOTHING_OF_A_NODE, NO_ANNOTATION_OF_A_NODE = "nothing of a node but an annotation", "no annotation of a node but"
 JUDGED = "only Kueue and gpufleet write a workload's status"
 
 
@@ -254,6 +256,8 @@ AGENT_ROWS = [
     Row("ask-a-pod-no-longer", "PATCH", f"{PODS}/patient", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: None})),
     Row("keep-what-a-hook-answered", "PATCH", f"{PODS}/$p-bursting", annotated(**{CHECKPOINT_ANSWER_ANNOTATION: "{}"})),
     Row("evict-a-pod", "POST", f"{PODS}/patient/eviction", eviction("patient", "$u-patient"), None, JSON),
+    Row("say-that-nothing-is-left-on-a-node", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{CLEARED_ANNOTATION: "a"})),
+    Row("say-it-no-longer", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CLEARED_ANNOTATION: None})),
     Row("answer-its-own-check", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Ready"),
         None, APPLY),
     Row("leave-its-own-check-pending", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}",
@@ -352,16 +356,25 @@ AGENT_ROWS = [
     Row("limit-a-pods-time", "PATCH", f"{PODS}/$p-bursting", {"spec": {"activeDeadlineSeconds": 1}},
         "nothing of a pod but an annotation"),
     Row("write-a-pods-status", "PATCH", f"{PODS}/$p-bursting/status", {"status": {"phase": "Failed"}}, NO_RIGHT),
+    # Nodes: that one annotation.
+    Row("forge-a-notice", "PATCH", f"{NODES}/rack-0", annotated(**{NOTICES_ANNOTATION: "[]"}), NO_ANNOTATION_OF_A_NODE),
+    Row("take-a-notice-away", "PATCH", f"{NODES}/{CORDONED}", annotated(**{NOTICES_ANNOTATION: None}),
+        NO_ANNOTATION_OF_A_NODE),
+    Row("annotate-a-node", "PATCH", f"{NODES}/rack-0", annotated(any="thing"), NO_ANNOTATION_OF_A_NODE),
+    Row("cordon-a-node", "PATCH", f"{NODES}/rack-0", {"spec": {"unschedulable": True}}, NOTHING_OF_A_NODE),
+    Row("uncordon-a-node", "PATCH", f"{NODES}/{CORDONED}", {"spec": {"unschedulable": None}}, NOTHING_OF_A_NODE),
+    Row("taint-a-node", "PATCH", f"{NODES}/{HEALTHY}", tainted(EVICTING_TAINT), NOTHING_OF_A_NODE),
+    Row("change-a-node", "PATCH", f"{NODES}/rack-0", labels(any="thing"), NOTHING_OF_A_NODE),
+    Row("say-it-with-a-status", "PATCH", f"{NODES}/{HEALTHY}/status", annotated(**{CLEARED_ANNOTATION: "a"}), NO_RIGHT),
+    Row("read-a-node", "GET", f"{NODES}/rack-0", None, NO_RIGHT),
+    Row("delete-a-node", "DELETE", f"{NODES}/{HEALTHY}", {}, NO_RIGHT, JSON),
     # Nothing else.
-    Row("forge-a-notice", "PATCH", f"{NODES}/rack-0", annotated(**{NOTICES_ANNOTATION: "[]"}), NO_RIGHT),
-    Row("cordon-a-node", "PATCH", f"{NODES}/rack-0", {"spec": {"unschedulable": True}}, NO_RIGHT),
     Row("read-secrets", "GET", f"{SYSTEM}/secrets", None, NO_RIGHT),
     Row("list-config-maps", "GET", f"{SYSTEM}/configmaps", None, NO_RIGHT),
     Row("write-its-own-config-map", "PATCH", f"{SYSTEM}/configmaps/{AGENT_NAME}", {"data": {"a": "b"}}, NO_RIGHT),
     Row("top-up-a-budget", "PATCH", f"{SYSTEM}/configmaps/{TOP_UPS_NAME}", {"data": {"a": "b"}}, NO_RIGHT),
     Row("read-another-config-map", "GET", f"{CONFIG_MAPS}/another", None, NO_RIGHT),
     Row("make-tokens", "POST", f"{SYSTEM}/serviceaccounts/gpufleet-router/token", {}, NO_RIGHT, JSON),
-    Row("change-a-node", "PATCH", "/api/v1/nodes/rack-0", labels(any="thing"), NO_RIGHT),
     Row("delete-a-pod", "DELETE", f"{PODS}/patient", {}, NO_RIGHT, JSON),
     Row("list-namespaces", "GET", "/api/v1/namespaces", None, NO_RIGHT),
     Row("list-cluster-queues", "GET", CLUSTER_QUEUES, None, NO_RIGHT),
@@ -537,6 +550,10 @@ OPERATOR_ROWS = [
     Row("forge-a-notice-with-a-status", "PATCH", f"{NODES}/{HEALTHY}/status", annotated(**{NOTICES_ANNOTATION: "[]"}),
         ONLY_NODE_AGENTS),
     Row("take-a-notice-away", "PATCH", f"{NODES}/{CORDONED}", annotated(**{NOTICES_ANNOTATION: None}), ONLY_NODE_AGENTS),
+    Row("say-that-nothing-is-left-on-a-node", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CLEARED_ANNOTATION: "a,b"}),
+        f"only the agent {CLEARED_ANNOTATION}"),
+    Row("say-so-with-a-status", "PATCH", f"{NODES}/{HEALTHY}/status", annotated(**{CLEARED_ANNOTATION: "a"}),
+        f"only the agent {CLEARED_ANNOTATION}"),
     Row("take-a-record-away", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CORDONED_ANNOTATION: None}), ONLY_NODE_AGENTS),
     Row("forge-the-taint", "PATCH", f"{NODES}/{HEALTHY}", tainted(EVICTING_TAINT), ONLY_NODE_AGENTS),
 ]  # fmt: skip
@@ -563,6 +580,8 @@ NODE_AGENT_ROWS = [
     Row("label-its-node", "PATCH", f"{NODES}/{HEALTHY}", labels(any="thing"), "nothing of a node but", node=HEALTHY),
     Row("annotate-its-node", "PATCH", f"{NODES}/{HEALTHY}", annotated(any="thing"), "no annotation of a node",
         node=HEALTHY),
+    Row("say-that-nothing-is-left-on-its-node", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CLEARED_ANNOTATION: "a,b"}),
+        "no annotation of a node", node=CORDONED),
     Row("write-its-nodes-status", "PATCH", f"{NODES}/{HEALTHY}/status", {"status": {"conditions": []}}, NO_RIGHT,
         node=HEALTHY),
     Row("delete-its-node", "DELETE", f"{NODES}/{HEALTHY}", {}, NO_RIGHT, JSON, node=HEALTHY),
@@ -576,7 +595,8 @@ NODE_AGENT_ROWS = [
 ADMIN_ROWS = [
     Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{RECALL_ANNOTATION: "x"})),
     Row("hold-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "Hold"}}),
-    Row("clean-a-node-up", "PATCH", f"{NODES}/{CORDONED}", annotated(**{NOTICES_ANNOTATION: None})),
+    Row("clean-a-node-up", "PATCH", f"{NODES}/{CORDONED}",
+        annotated(**{NOTICES_ANNOTATION: None, CLEARED_ANNOTATION: None})),
     Row("ask-a-pod-to-save", "PATCH", f"{PODS}/patient", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: "[]"})),
     Row("make-a-local-queue-onto-a-burst-queue", "POST", LOCAL_QUEUES, local_queue("mine", TWIN), None, JSON),
     Row("lift-the-policies", "PATCH", f"/api/v1/namespaces/{TEAM}", labels(**{MANAGED_LABEL: None})),
@@ -612,6 +632,13 @@ POWERFUL_ROWS = [
     Row("delete-a-pod", "DELETE", f"{PODS}/patient", {}, "only annotate pods", JSON),
     Row("write-a-pods-status", "PATCH", f"{PODS}/patient/status", annotated(any="thing"), "only annotate pods"),
     Row("make-a-pod-elsewhere", "POST", ELSEWHERE, pod(), "only annotate pods", JSON),
+    Row("say-that-nothing-is-left-on-a-node", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{CLEARED_ANNOTATION: "a"})),
+    Row("forge-a-notice", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{NOTICES_ANNOTATION: "[]"}),
+        NO_ANNOTATION_OF_A_NODE),
+    Row("forge-a-notice-with-a-status", "PATCH", f"{NODES}/{HEALTHY}/status", annotated(**{NOTICES_ANNOTATION: "[]"}),
+        "only update nodes"),
+    Row("make-a-node", "POST", NODES, {"metadata": {"name": "trial"}}, "only update nodes", JSON),
+    Row("delete-a-node", "DELETE", f"{NODES}/{HEALTHY}", {}, "only update nodes", JSON),
 ]  # fmt: skip
 OTHERS = {
     ADMIN: ADMIN_ROWS,
@@ -750,7 +777,7 @@ def scene(stack: Stack) -> Iterator[dict[str, str]]:
 @contextmanager
 def cordoned(stack: Stack) -> Iterator[None]:
     """One node with the words of its node agent, and one that somebody cordoned by hand."""
-    words = {NOTICES_ANNOTATION: "[]", CORDONED_ANNOTATION: "a"}
+    words = {NOTICES_ANNOTATION: "[]", CORDONED_ANNOTATION: "a", CLEARED_ANNOTATION: "a"}
     for node, said in ((CORDONED, words), (FORGOTTEN, {})):
         body = annotated(**said) | {"spec": {"unschedulable": True}}
         stack.kube.request("PATCH", f"{NODES}/{node}", body, content_type=MERGE)

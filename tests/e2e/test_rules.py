@@ -174,6 +174,8 @@ def behaviours(stack: Stack, scene: dict[str, str]) -> list[Behaviour]:
                   lambda kube: kube.hold_local_queue(TEAM, window(TEAM), True)),
         Behaviour("tells people by events", cluster("events.k8s.io", "events", "create"),
                   lambda kube: kube.create_event(TEAM, regarding)),
+        Behaviour("says that nothing is left on a node", cluster("", "nodes", "patch"),
+                  lambda kube: kube.mark_cleared("spot-0", "spot-1")),
         Behaviour("knows its namespace", cluster("", "namespaces", "get", SYSTEM_NAMESPACE),
                   lambda kube: kube.get(NAMESPACES, SYSTEM_NAMESPACE)),
         Behaviour("knows whose ledger it has", cluster("", "namespaces", "get", "kube-system"),

@@ -10,14 +10,17 @@ from tests.mocks.environments import LOCAL, load_environment, of_kind
 READING = {"get", "list", "watch"}
 
 
-def test_the_agent_sees_no_secret_and_changes_no_node_no_quota_and_no_pod_outside_a_teams_namespace() -> None:
+def test_the_agent_sees_no_secret_and_changes_no_quota_and_no_pod_outside_a_teams_namespace() -> None:
     objects = agent.manifests(load_file(LOCAL))
     rules = objects["cluster-role"]["rules"] + objects["role"]["rules"]
     seen = {resource for rule in rules for resource in rule["resources"]}
     changed = {resource for rule in rules if set(rule["verbs"]) - READING for resource in rule["resources"]}
     assert seen.isdisjoint({"secrets", "cohorts", "*"})
-    assert changed.isdisjoint({"pods", "pods/eviction", "nodes", "clusterqueues", "resourceflavors", "configmaps"})
+    assert changed.isdisjoint(
+        {"pods", "pods/eviction", "nodes/status", "clusterqueues", "resourceflavors", "configmaps"}
+    )
     assert all("*" not in rule["verbs"] and "*" not in rule["apiGroups"] for rule in rules)
+    assert {verb for rule in rules if "nodes" in rule["resources"] for verb in rule["verbs"]} - READING == {"patch"}
 
 
 def test_in_a_teams_namespace_the_agent_may_patch_the_forecast_and_pods_and_evict_them_and_nothing_else() -> None:

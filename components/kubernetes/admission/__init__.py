@@ -2,9 +2,10 @@
 
 The agent may move a suspended job of a kind of stacks.kinds between its team's queues, deactivate and reactivate a
 Workload, write its verdict and how far its eviction is, answer its own check, hold the queues of windows, publish
-forecasts, ask a team's pods to save their work, and evict them; the API server refuses everything else it tries of
-these objects, whatever its RBAC says. A node agent may say of its own node that it goes. Users may neither enter nor
-leave a burst queue, nor reach cloud nodes around it, nor speak for either agent.
+forecasts, ask a team's pods to save their work, evict them, and say of a node that nothing of ours is left there; the
+API server refuses everything else it tries of these objects, whatever its RBAC says. A node agent may say of its own
+node that it goes. Users may neither enter nor leave a burst queue, nor reach cloud nodes around it, nor speak for
+either agent.
 
 Whoever may write in all namespaces what only Kueue, controllers of jobs and administrators write (checked with the API
 server's own authorizer) is exempt, so that no user name of a particular installation appears here. A controller that
@@ -64,6 +65,7 @@ def _specs(fleet: Fleet) -> dict[str, Spec]:
         "agent-local-queues": agent_objects.local_queues(),
         "agent-config-maps": agent_objects.config_maps(),
         "agent-pods": agent_objects.pods(),
+        "agent-nodes": agent_objects.nodes(),
         "node-agents-write-their-own-node": notices.node_agents_write_their_own_node(),
         "nodes-keep-their-notices": notices.nodes_keep_their_notices(),
         "pods-keep-their-requests": notices.pods_keep_their_requests(),

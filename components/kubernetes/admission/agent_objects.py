@@ -1,4 +1,4 @@
-"""What the agent may change of what is neither job nor Workload: windows, forecasts, and what it tells pods."""
+"""What the agent may change of what is neither job nor Workload: windows, forecasts, what it tells pods and nodes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from components.kubernetes.admission.expressions import (
 from stacks.labels import (
     CHECKPOINT_ANSWER_ANNOTATION,
     CHECKPOINT_REQUEST_ANNOTATION,
+    CLEARED_ANNOTATION,
     FORECAST_NAME,
     MANAGED_LABEL,
 )
@@ -109,5 +110,26 @@ def pods() -> Spec:
                 "message": "an eviction by the agent names the pod's uid in its preconditions, so that no other pod "
                 "of the same name is hit",
             },
+        ],
+    }
+
+
+def nodes() -> Spec:
+    """A node: for which of its notices nothing of ours is left there."""
+    return {
+        "matchConstraints": rules(("", ["nodes", "nodes/*"]), operations=WRITES),
+        "matchConditions": [IS_AGENT],
+        "variables": variables(**OLD_AND_NEW),
+        "validations": [
+            only_updates("nodes"),
+            unless_create(
+                "variables.new.?spec == variables.old.?spec && variables.new.?status == variables.old.?status"
+                f" && {metadata_unchanged_but('annotations')}",
+                "the agent may change nothing of a node but an annotation",
+            ),
+            unless_create(
+                map_unchanged_but("annotations", [CLEARED_ANNOTATION]),
+                f"the agent may write no annotation of a node but {CLEARED_ANNOTATION}",
+            ),
         ],
     }

@@ -29,7 +29,13 @@ from components.kubernetes.admission.expressions import (
     rules,
     variables,
 )
-from stacks.labels import CHECKPOINT_REQUEST_ANNOTATION, CORDONED_ANNOTATION, EVICTING_TAINT, NOTICES_ANNOTATION
+from stacks.labels import (
+    CHECKPOINT_REQUEST_ANNOTATION,
+    CLEARED_ANNOTATION,
+    CORDONED_ANNOTATION,
+    EVICTING_TAINT,
+    NOTICES_ANNOTATION,
+)
 
 _OWN_NODE: Final = "request.userInfo.?extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"
 _OURS: Final = f"t.key == '{EVICTING_TAINT}'"
@@ -84,20 +90,22 @@ def node_agents_write_their_own_node() -> Spec:
 
 
 def nodes_keep_their_notices() -> Spec:
-    """What a node agent said stays until it takes it back, whoever else may write nodes; administrators may.
+    """What either agent said stays until it takes it back, whoever else may write nodes; administrators may.
 
+    What the agents may write of these themselves is in policies of their own.
     Others, the kubelet first of all, write nodes all the time: only who changes one of these is asked for rights.
     """
     taints = (f"{subject}.spec.?taints.orValue([]).filter(t, {_OURS})" for subject in ("object", "oldObject"))
-    same = f"{annotations_unchanged(NOTICES_ANNOTATION, CORDONED_ANNOTATION)} && {' == '.join(taints)}"
+    annotations = annotations_unchanged(NOTICES_ANNOTATION, CORDONED_ANNOTATION, CLEARED_ANNOTATION)
+    same = f"{annotations} && {' == '.join(taints)}"
     return {
         "matchConstraints": rules(("", ["nodes", "nodes/status"]), operations=["UPDATE"]),
-        "matchConditions": [IS_NOT_NODE_AGENT],
+        "matchConditions": [IS_NOT_NODE_AGENT, IS_NOT_AGENT],
         "validations": [
             {
                 "expression": f"({same}) || {MAKES_QUEUES}",
                 "message": f"only the node agent writes {NOTICES_ANNOTATION}, {CORDONED_ANNOTATION} "
-                f"and the taint {EVICTING_TAINT}",
+                f"and the taint {EVICTING_TAINT}, and only the agent {CLEARED_ANNOTATION}",
             }
         ],
     }

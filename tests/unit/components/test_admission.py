@@ -11,6 +11,7 @@ from stacks.classes import JobClass
 from stacks.kinds import JOB_KINDS
 from stacks.labels import (
     CHECKPOINT_REQUEST_ANNOTATION,
+    CLEARED_ANNOTATION,
     CORDONED_ANNOTATION,
     EVICTING_TAINT,
     EVICTION_ANNOTATION,
@@ -63,6 +64,7 @@ def test_of_a_fleet_only_the_classes_are_in_a_policy() -> None:
         (VERDICT_ANNOTATION, "agent-workloads", "workloads-keep-their-queue"),
         (EVICTION_ANNOTATION, "agent-workloads", "workloads-keep-their-queue"),
         (CHECKPOINT_REQUEST_ANNOTATION, "agent-pods", "pods-keep-their-requests"),
+        (CLEARED_ANNOTATION, "agent-nodes", "nodes-keep-their-notices"),
         (NOTICES_ANNOTATION, "node-agents-write-their-own-node", "nodes-keep-their-notices"),
         (CORDONED_ANNOTATION, "node-agents-write-their-own-node", "nodes-keep-their-notices"),
         (EVICTING_TAINT, "node-agents-write-their-own-node", "nodes-keep-their-notices"),

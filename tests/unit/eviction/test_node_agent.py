@@ -11,11 +11,11 @@ from runtime.eviction.notice import Certainty, Notice, NoticeKind, notices_from_
 from runtime.eviction.sources import Source, SourceDown
 from runtime.node import health
 from runtime.node.board import SOURCES, Board
-from runtime.node.desk import CLEARED_ANNOTATION, MOST_CONFLICTS, RESYNC_SECONDS, WATCHED_SECONDS, Desk
+from runtime.node.desk import MOST_CONFLICTS, RESYNC_SECONDS, WATCHED_SECONDS, Desk
 from runtime.node.kube import ApiError, NodeClient
 from runtime.node.patch import MOST_NOTICES, change_for, merged
 from runtime.node.watcher import Watcher
-from stacks.labels import CORDONED_ANNOTATION, EVICTING_TAINT, NOTICES_ANNOTATION
+from stacks.labels import CLEARED_ANNOTATION, CORDONED_ANNOTATION, EVICTING_TAINT, NOTICES_ANNOTATION
 from tests.fakes.nodeserver import NodeServer, new_node
 
 NOW = 1_790_000_000.0

@@ -40,8 +40,8 @@ from tests.fakes.workloads import condition
 from tests.fakes.world import OTHER_TWIN, TWIN, Killed, World
 
 WRITES = ("PATCH", "POST", "PUT")
-WRITTEN = 12
-"""Writes of a whole eviction, four of them events."""
+WRITTEN = 13
+"""Writes of a whole eviction, four of them events, one of them the mark that the node is clear."""
 
 
 class Floor(World):
