@@ -7,26 +7,17 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import pytest
 
 from infra.local.kwok import KwokPool, nodes
-from runtime.eviction.marker import answer_to_json, asked_in, marker_from_json
 from runtime.eviction.notice import Certainty, Notice, NoticeKind, notices_to_json
-from runtime.eviction.view import Answer, Marker, Phase
-from stacks.labels import (
-    CHECKPOINT_ANSWER_ANNOTATION,
-    CHECKPOINT_REQUEST_ANNOTATION,
-    EVICTING_TAINT,
-    EVICTION_ANNOTATION,
-    NOTICES_ANNOTATION,
-)
+from runtime.eviction.view import Phase
+from stacks.labels import EVICTING_TAINT, NOTICES_ANNOTATION
 from tests.e2e.conftest import Stack, condition, wait_for
+from tests.e2e.evicting import LOCAL, MERGE, SPOT, answer, attempts, failures, marker, node_of, phase, requests
 from tests.e2e.test_chaos import agent_pid
 
-LOCAL, SPOT = "h100-onprem", "h100-aws-spot"
-MERGE = "application/merge-patch+json"
 NOTICE_SECONDS = 60.0
 
 
@@ -39,26 +30,6 @@ def cloud_job(stack: Stack, team: str, gpus: int = 4) -> str:
     wait_for("its pod", lambda: node_of(stack, team, job), 10)
     wait_for("its pods to be ready", lambda: condition(stack.workload(team, job), "PodsReady"), 10)
     return job
-
-
-def pods(stack: Stack, team: str, job: str) -> list[dict[str, Any]]:
-    items, _ = stack.kube.list("v1", "Pod", team)
-    return [pod for pod in items if pod["metadata"]["ownerReferences"][0]["name"] == job]
-
-
-def node_of(stack: Stack, team: str, job: str) -> str | None:
-    found = pods(stack, team, job)
-    return str(found[0]["spec"]["nodeName"]) if found and found[0]["spec"].get("nodeName") else None
-
-
-def marker(stack: Stack, team: str, job: str) -> Marker | None:
-    text = stack.workload(team, job)["metadata"].get("annotations", {}).get(EVICTION_ANNOTATION)
-    return marker_from_json(text) if text else None
-
-
-def phase(stack: Stack, team: str, job: str) -> Phase | None:
-    found = marker(stack, team, job)
-    return None if found is None else found.phase
 
 
 def say(stack: Stack, node: str, *notices: Notice) -> None:
@@ -95,14 +66,6 @@ def noticed(stack: Stack, node: str, *notices: Notice) -> Iterator[None]:
                 stack.kube.ensure(fresh)
 
 
-def failures(stack: Stack, team: str, job: str) -> int:
-    return int(stack.kube.get("batch/v1", "Job", job, team).get("status", {}).get("failed") or 0)
-
-
-def attempts(stack: Stack, uid: str) -> int:
-    return len([one for one in stack.ledger()[0] if one.attempt.workload_uid == uid])
-
-
 def test_a_job_on_a_node_that_goes_is_asked_stopped_and_runs_again_elsewhere(stack: Stack, team: str) -> None:
     job = cloud_job(stack, team)
     node, uid = node_of(stack, team, job), stack.workload(team, job)["metadata"]["uid"]
@@ -110,16 +73,8 @@ def test_a_job_on_a_node_that_goes_is_asked_stopped_and_runs_again_elsewhere(sta
     assert node is not None
     with noticed(stack, node, a_notice(node)):
         wait_for("the question", lambda: phase(stack, team, job) is Phase.ASKED, 5)
-        [pod] = pods(stack, team, job)
-        shown = wait_for(
-            "the request on the pod",
-            lambda: pods(stack, team, job)[0]["metadata"]["annotations"].get(CHECKPOINT_REQUEST_ANNOTATION),
-            5,
-        )
-        answer = Answer(asked_in(shown), 1200, "s3://checkpoints/1200", time.time())
-        body = {"metadata": {"annotations": {CHECKPOINT_ANSWER_ANNOTATION: answer_to_json(answer)}}}
-        path = stack.kube.path("v1", "Pod", pod["metadata"]["name"], team)
-        stack.kube.request("PATCH", path, body, content_type=MERGE)
+        wait_for("the request on the pod", lambda: requests(stack, team, job), 5)
+        answer(stack, team, job, 1200)
         wait_for("it to run again", lambda: attempts(stack, uid) == 2, 20)
         stack.kube.delete("v1", "Node", node)
         wait_for("a pod on another node", lambda: node_of(stack, team, job) not in (None, node), 15)

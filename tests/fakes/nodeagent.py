@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Final
+from typing import IO, Any, Final
 
 from infra.local.kubeclient import KubeClient
 from infra.local.state import State
@@ -19,11 +19,17 @@ _TOKEN_SECONDS: Final = 3_600
 _GRACE_SECONDS: Final = 5.0
 
 
-def write_account(kube: KubeClient, state: State, directory: Path) -> Path:
-    """What a pod of the node agent finds at the usual place: the token of its service account, and the authority."""
+def write_account(kube: KubeClient, state: State, directory: Path, *, node: str | None = None) -> Path:
+    """What a pod of the node agent finds at the usual place: the token of its service account, and the authority.
+
+    A token that is bound to a node says so with every request, as that of a pod there does; policies ask for it.
+    """
     directory.mkdir(parents=True, exist_ok=True)
     path = kube.path("v1", "ServiceAccount", NODE_AGENT_NAME, SYSTEM_NAMESPACE)
-    spec = {"expirationSeconds": _TOKEN_SECONDS}
+    spec: dict[str, Any] = {"expirationSeconds": _TOKEN_SECONDS}
+    if node is not None:
+        uid = kube.get("v1", "Node", node)["metadata"]["uid"]
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Node", "name": node, "uid": uid}
     body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     answer = kube.request("POST", f"{path}/token", body)
     (directory / "token").write_text(answer["status"]["token"])
@@ -42,7 +48,8 @@ def node_agent(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Run a node agent; `arguments` say whom it asks, e.g. ("--provider", "aws", "--metadata-url", URL)."""
     own = {name: value for name, value in os.environ.items() if not name.startswith(("KUBERNETES_", "GPUFLEET_"))}
-    own |= {"NODE_NAME": node, "GPUFLEET_SERVICE_ACCOUNT_DIR": str(account), "GPUFLEET_API_SERVER": server}
+    own |= {"NODE_NAME": node, "GPUFLEET_BIND": "127.0.0.1", "GPUFLEET_SERVICE_ACCOUNT_DIR": str(account)}
+    own["GPUFLEET_API_SERVER"] = server
     process = subprocess.Popen(
         [sys.executable, "-m", "runtime.node", "--port", "off", *arguments],
         cwd=ROOT,
