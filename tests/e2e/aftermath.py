@@ -10,7 +10,7 @@ import statistics
 import sys
 import time
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Final
@@ -24,7 +24,7 @@ from runtime.eviction.marker import marker_from_json
 from runtime.eviction.timing import DEFAULT_TERMS
 from stacks.labels import EVICTING_TAINT, EVICTION_ANNOTATION, NOTICES_ANNOTATION, QUEUE_LABEL, SYSTEM_NAMESPACE
 from tests.e2e.conftest import Stack, condition
-from tests.e2e.storm import THRIFTY, Storm
+from tests.e2e.storm import THRIFTY, Job, Storm
 from tests.e2e.storming import Trainers
 from tests.e2e.test_chaos import ledger_directory
 
@@ -94,9 +94,9 @@ def nobody_is_lost(storm: Storm) -> None:
     assert storm.resting() == storm.jobs
 
 
-def each_stop_is_answered_once(storm: Storm) -> list[Stop]:
+def each_stop_is_answered_once(storm: Storm) -> dict[Job, list[Stop]]:
     """As many requeues as stops, as many losses as stops, and the marker counts them too."""
-    stopped, lost, all_stops = stops_in_audit(storm), losses(storm.stack), []
+    stopped, lost, found = stops_in_audit(storm), losses(storm.stack), {}
     for job, workload in storm.workloads().items():
         stops, uid = stopped.get(storm.uids[job], []), storm.uids[job]
         text = workload["metadata"].get("annotations", {}).get(EVICTION_ANNOTATION)
@@ -104,8 +104,8 @@ def each_stop_is_answered_once(storm: Storm) -> list[Stop]:
         assert all(stop.requeued_at is not None for stop in stops), job
         assert [loss.number for loss in lost.get(uid, [])] == list(range(1, len(stops) + 1)), job
         assert counted == len(stops), job
-        all_stops.extend(stops)
-    return all_stops
+        found[job] = stops
+    return found
 
 
 def lost_work(storm: Storm, trainers: Trainers) -> list[tuple[Loss, float]]:
@@ -121,7 +121,8 @@ def lost_work(storm: Storm, trainers: Trainers) -> list[tuple[Loss, float]]:
             seconds = loss.lost_gpu_seconds / loss.gpus / clock.speed
             stopped_at = clock.to_real(loss.stopped_at)
             saved = max((at for at in trainers.saves[job] if at <= stopped_at), default=None)
-            assert saved is None or seconds <= stopped_at - saved + DEFAULT_TERMS.reserve_seconds, (job, loss)
+            assert saved is not None, (job, loss)
+            assert seconds <= stopped_at - saved + DEFAULT_TERMS.reserve_seconds, (job, loss)
             if loss.answered:
                 assert seconds <= DEFAULT_TERMS.reserve_seconds + SPARE_SECONDS, (job, loss)
             found.append((loss, seconds))
@@ -140,10 +141,14 @@ def money_and_nodes_are_in_order(storm: Storm) -> None:
         assert NOTICES_ANNOTATION not in node["metadata"].get("annotations", {}), name
 
 
-def report(storm: Storm, stops: Sequence[Stop], lost: Sequence[tuple[Loss, float]], began: float) -> None:
-    """What people want to know of a storm."""
+def report(
+    storm: Storm, stopped: Mapping[Job, Sequence[Stop]], lost: Sequence[tuple[Loss, float]], began: float
+) -> None:
+    """What people want to know of a storm; a job that cannot pay runs again whenever it can."""
+    stops = [stop for all_of in stopped.values() for stop in all_of]
+    paid = [stop for job, all_of in stopped.items() if job not in storm.thrifty for stop in all_of]
     requeued = sorted(stop.requeued_at - stop.at for stop in stops if stop.requeued_at is not None)
-    ready = sorted(stop.ready_at - stop.at for stop in stops if stop.ready_at is not None)
+    ready = sorted(stop.ready_at - stop.at for stop in paid if stop.ready_at is not None)
     answered = sorted(seconds for loss, seconds in lost if loss.answered)
     others = sorted(seconds for loss, seconds in lost if not loss.answered)
     lines = [
@@ -164,8 +169,8 @@ def _told(seconds: Sequence[float]) -> str:
 def all_is_well(storm: Storm, trainers: Trainers, began: float) -> int:
     """Every check after a storm; returns how many evictions there were."""
     nobody_is_lost(storm)
-    stops = each_stop_is_answered_once(storm)
+    stopped = each_stop_is_answered_once(storm)
     lost = lost_work(storm, trainers)
     money_and_nodes_are_in_order(storm)
-    report(storm, stops, lost, began)
-    return len(stops)
+    report(storm, stopped, lost, began)
+    return sum(map(len, stopped.values()))

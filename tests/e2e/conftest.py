@@ -157,6 +157,17 @@ class Stack:
         processes.spawn(state, "kueue", record.command, ports=record.ports)
         wait_for("Kueue's webhooks", self._kueue_answers, 30)
 
+    def restart(self, name: str) -> None:
+        """Start a part again that has ended, on its port, which somebody's outgoing connection may hold for a moment."""
+        record = processes.records(self.plane.state)[name]
+
+        def stays_up() -> bool:
+            started = processes.spawn(self.plane.state, name, record.command, ports=record.ports)
+            time.sleep(2)
+            return started.alive
+
+        wait_for(f"{name} to listen again", stays_up, 30)
+
     def _kueue_answers(self) -> bool:
         try:
             return kueue.webhooks_answer(self.kube)

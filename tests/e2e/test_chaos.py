@@ -152,7 +152,7 @@ def test_the_agent_outlives_an_api_server_that_was_killed(stack: Stack, team: st
     server = processes.records(stack.plane.state)["apiserver"]
     os.kill(server.pid or 0, signal.SIGKILL)
     wait_for("its end", lambda: not server.alive, 5)
-    processes.spawn(stack.plane.state, "apiserver", server.command, ports=server.ports)
+    stack.restart("apiserver")
     assert wait_for("the job in the cloud", patiently(lambda: stack.flavor(team, job)), 40) == CLOUD
     assert agent_pid(stack) == before
 
@@ -175,7 +175,7 @@ def test_a_control_plane_that_is_started_again_goes_on_where_it_was(stack: Stack
 def test_a_lost_ledger_holds_the_gate_until_it_is_back_and_local_work_goes_on(
     stack: Stack, team: str, away_seconds: float
 ) -> None:
-    filler = stack.submit(team, 8, job_class="urgent", run=60, longest=80)
+    filler = stack.submit(team, 8, job_class="urgent", run=60 + away_seconds, longest=80 + away_seconds)
     wait_for("the filler", lambda: stack.flavor(team, filler))
     entries = ledger_directory(stack) / "v1"
     away = entries.rename(entries.with_name("away"))

@@ -495,12 +495,14 @@ def test_a_node_that_is_deleted_and_comes_back_is_spoken_for_again(grounds: Yard
         file("maintenance")(machine)
         wait_for("a failure to say so", lambda: "could not write the Node" in machine.log, 10)
         grounds.bring_back(machine.node)
-        machine.before = machines.as_it_stands(machine.raw())
         machine.renew_account()  # as that of a new pod: the old token speaks for a Node that is no more
         machine.await_said(NoticeKind.MAINTENANCE)
         assert machine.alive
         machine.withdraw()
-        machine.await_before()
+        machine.await_said()
+        raw = machine.raw()
+        assert not machines.evicting_taints(raw)
+        assert not raw["spec"].get("unschedulable")
 
 
 def test_the_metrics_of_a_node_agent_count_what_stands(grounds: Yard) -> None:

@@ -66,7 +66,6 @@ class Yard:
     def bring_back(self, node: str) -> None:
         """Make a node again that was deleted."""
         self.stack.kube.ensure(self.manifests[node])
-        wait_for(f"{node} again", lambda: all_ready(self.stack, {node}), 20)
 
     @contextmanager
     def machine(self, node: str, *arguments: str, say: Say | None = None) -> Iterator[Machine]:
@@ -158,4 +157,4 @@ def without_api_server(stack: Stack) -> Iterator[None]:
     try:
         yield
     finally:
-        processes.spawn(stack.plane.state, "apiserver", server.command, ports=server.ports)
+        stack.restart("apiserver")
