@@ -71,7 +71,7 @@ def send_to_the_gate(stack: Stack, team: str, gpus: int = 4, flavor: str = SPOT,
     name = submit(stack, team, gpus, **job)
     wait_for("its Workload", lambda: stack.workload(team, name))
     move(stack, team, name, twin(team, flavor))
-    wait_for("the gate", lambda: gate_state(stack.workload(team, name)) == "Pending", 10)
+    wait_for("the gate", lambda: gate_state(stack.workload(team, name)) == "Pending")
     return name
 
 

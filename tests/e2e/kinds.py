@@ -75,7 +75,7 @@ def install(kube: KubeClient, kind: JobKind) -> None:
     for crd in crds(kind):
         kube.ensure(crd)
         name = crd["metadata"]["name"]
-        wait_for(f"{name} to be served", partial(established, kube, name), 10)
+        wait_for(f"{name} to be served", partial(established, kube, name))
     if kind.kind == "TrainJob":
         kube.ensure(training_runtime())
 

@@ -63,7 +63,7 @@ class Machine:
         self._process = self._running.enter_context(
             nodeagent.node_agent(self.node, server=server, account=account, arguments=arguments, log=log)
         )
-        wait_for(f"the node agent of {self.node}", lambda: self.log.count('"msg":"started"') > started, 20)
+        wait_for(f"the node agent of {self.node}", lambda: self.log.count('"msg":"started"') > started)
 
     def renew_account(self) -> Path:
         """Give the node agent a new token, bound to the Node that now has this name."""

@@ -80,7 +80,7 @@ class Storm:
     def begin(self) -> None:
         """Wait until every job runs, and note who they are."""
         for team in (STORM, THRIFTY):
-            found = wait_for(f"the Workloads of {team}", partial(self._complete, team), 30)
+            found = wait_for(f"the Workloads of {team}", partial(self._complete, team))
             for job, workload in found.items():
                 self.uids[job] = workload["metadata"]["uid"]
                 self.created[job] = workload["metadata"]["creationTimestamp"]

@@ -32,9 +32,9 @@ RACK_LABEL = "gpufleet.dev/test-rack"
 def test_a_team_borrows_what_others_leave_idle_before_it_goes_to_the_cloud(wide: Stack, team: str) -> None:
     """It owns 4 of the 16 GPUs, two other teams the rest."""
     local = [wide.submit(team, 8, run=200, longest=220) for _ in range(2)]
-    wait_for("all the local GPUs", lambda: all(wide.flavor(team, job) == SHARED for job in local), 10)
+    wait_for("all the local GPUs", lambda: all(wide.flavor(team, job) == SHARED for job in local))
     third = wide.submit(team, 8)
-    assert wait_for("the third", lambda: wide.flavor(team, third), 20) == SPOT
+    assert wait_for("the third", lambda: wide.flavor(team, third)) == SPOT
     uids = {wide.workload(team, job)["metadata"]["uid"] for job in local}
     assert not [one for one in wide.ledger()[0] if one.attempt.workload_uid in uids]
 
@@ -44,15 +44,15 @@ def test_a_burst_job_that_runs_locally_and_is_preempted_is_decided_anew(wide: St
     wait_for("the filler", lambda: wide.flavor(team, filler))
     with cloud_quota(wide, SPOT, 0), cloud_quota(wide, ON_DEMAND, 0):
         job = wide.submit(team, 8, run=300, longest=320)
-        wait_for("the release", lambda: label(wide, team, job) == burst_queue(team, SPOT), 15)
+        wait_for("the release", lambda: label(wide, team, job) == burst_queue(team, SPOT))
         path = wide.kube.path("batch/v1", "Job", filler, team)
         wide.kube.request("DELETE", path, parameters={"propagationPolicy": "Background"})
-        assert wait_for("the freed local GPUs", lambda: wide.flavor(team, job), 15) == LOCAL
+        assert wait_for("the freed local GPUs", lambda: wide.flavor(team, job)) == LOCAL
     uid = wide.workload(team, job)["metadata"]["uid"]
     assert not [one for one in wide.ledger()[0] if one.attempt.workload_uid == uid], "local GPUs cost nothing"
     urgent = wide.submit(team, 8, job_class="urgent")
-    assert wait_for("the urgent job", lambda: wide.flavor(team, urgent), 15) == LOCAL
-    assert wait_for("the preempted one in the cloud", lambda: wide.flavor(team, job), 30) in (SPOT, ON_DEMAND)
+    assert wait_for("the urgent job", lambda: wide.flavor(team, urgent)) == LOCAL
+    assert wait_for("the preempted one in the cloud", lambda: wide.flavor(team, job)) in (SPOT, ON_DEMAND)
     [opening] = [one for one in wide.ledger()[0] if one.attempt.workload_uid == uid]
     assert opening.gpus == 8
     assert wide.verdict(team, job)["code"] == "cleared"
@@ -70,7 +70,7 @@ def fair(wide: Stack) -> Iterator[Stack]:
 def test_fair_sharing_gives_idle_gpus_by_weight_and_the_rest_goes_to_the_cloud(fair: Stack) -> None:
     """amber (weight 3) and cyan (weight 1) own 4 GPUs each, and a team without jobs has 8."""
     jobs = [(team, fair.submit(team, 1, run=300, longest=320)) for _ in range(16) for team in ("cyan", "amber")]
-    wait_for("every job", lambda: all(fair.flavor(team, job) for team, job in jobs), 60)
+    wait_for("every job", lambda: all(fair.flavor(team, job) for team, job in jobs))
     local = [team for team, job in jobs if fair.flavor(team, job) == SHARED]
     assert len(local) == 16
     assert local.count("amber") > local.count("cyan") >= 4
@@ -170,7 +170,7 @@ def test_a_local_flavor_with_a_topology_does_not_keep_jobs_from_the_cloud_unless
     for name in ("a", "b"):
         kube.create(racked_job(name, 8, {TOPOLOGY_ANNOTATION: RACK_LABEL}))
     for name in ("a", "b"):
-        wait_for(f"{name} to be admitted", partial(admitted, topology, name), 15)
+        wait_for(f"{name} to be admitted", partial(admitted, topology, name))
     assigned = [topology.workload("racks", name)["status"]["admission"]["podSetAssignments"][0] for name in ("a", "b")]
     assert all(one["topologyAssignment"] for one in assigned)
     assert assigned[0]["topologyAssignment"] != assigned[1]["topologyAssignment"]
@@ -180,6 +180,6 @@ def test_a_local_flavor_with_a_topology_does_not_keep_jobs_from_the_cloud_unless
     for name in ("plain", "strict"):
         wait_for("its Workload", partial(topology.workload, "racks", name))
         edit(topology, "racks", name, {"metadata": {"labels": {QUEUE_LABEL: "racks-twin"}}})
-    wait_for("the plain job in the cloud", lambda: reserved_flavor(topology.workload("racks", "plain")) == "rented", 15)
+    wait_for("the plain job in the cloud", lambda: reserved_flavor(topology.workload("racks", "plain")) == "rented")
     assert reserved_flavor(topology.workload("racks", "strict")) is None
     kube.delete("batch/v1", "Job", "a", "racks")

@@ -11,22 +11,22 @@ LOCAL, CLOUD = "h100-onprem", "h100-aws-spot"
 
 def test_with_gpus_free_a_job_starts_locally_at_once(stack: Stack, team: str) -> None:
     job = stack.submit(team, 4)
-    assert wait_for("the job to be admitted", lambda: stack.flavor(team, job), 5) == LOCAL
+    assert wait_for("the job to be admitted", lambda: stack.flavor(team, job)) == LOCAL
 
 
 def test_without_free_gpus_a_job_waits_its_limit_and_then_runs_in_the_cloud(stack: Stack, team: str) -> None:
     filler = stack.submit(team, 8, run=30, longest=40)
     wait_for("the filler", lambda: stack.flavor(team, filler))
     job = stack.submit(team, 4)
-    wait_for("a waiting verdict", lambda: stack.verdict(team, job).get("code") == "waiting", 5)
-    assert wait_for("the job in the cloud", lambda: stack.flavor(team, job), 15) == CLOUD
+    wait_for("a waiting verdict", lambda: stack.verdict(team, job).get("code") == "waiting")
+    assert wait_for("the job in the cloud", lambda: stack.flavor(team, job)) == CLOUD
     workload = stack.workload(team, job)
     uid = workload["metadata"]["uid"]
     [opening] = [one for one in stack.ledger()[0] if one.attempt.workload_uid == uid]
     assert (opening.team, opening.flavor, opening.gpus) == (team, CLOUD, 4)
-    wait_for("the job's end", lambda: condition(stack.workload(team, job), "Finished"), 30)
+    wait_for("the job's end", lambda: condition(stack.workload(team, job), "Finished"))
     closing = wait_for(
-        "the closing", lambda: next((c for c in stack.ledger()[1] if c.attempt == opening.attempt), None), 10
+        "the closing", lambda: next((c for c in stack.ledger()[1] if c.attempt == opening.attempt), None)
     )
     conditions = {one["type"]: one for one in stack.workload(team, job)["status"]["conditions"]}
     assert conditions["Finished"]["status"] == "True"
@@ -41,7 +41,7 @@ def test_an_urgent_job_leaves_earlier_than_a_normal_one(stack: Stack, team: str)
     wait_for("the filler", lambda: stack.flavor(team, filler))
     normal = stack.submit(team, 1)
     urgent = stack.submit(team, 1, job_class="urgent")
-    wait_for("the urgent job in the cloud", lambda: stack.flavor(team, urgent) == CLOUD, 10)
+    wait_for("the urgent job in the cloud", lambda: stack.flavor(team, urgent) == CLOUD)
     assert stack.flavor(team, normal) is None
 
 
@@ -49,8 +49,8 @@ def test_a_class_that_never_bursts_stays_in_its_queue(stack: Stack, team: str) -
     filler = stack.submit(team, 8, run=12, longest=20)
     wait_for("the filler", lambda: stack.flavor(team, filler))
     job = stack.submit(team, 8, job_class="local")
-    wait_for("the verdict", lambda: stack.verdict(team, job).get("code") == "class-stays-local", 10)
-    assert wait_for("local room", lambda: stack.flavor(team, job), 25) == LOCAL
+    wait_for("the verdict", lambda: stack.verdict(team, job).get("code") == "class-stays-local")
+    assert wait_for("local room", lambda: stack.flavor(team, job)) == LOCAL
 
 
 @pytest.mark.parametrize("team", ["blue"], indirect=True)
@@ -59,15 +59,15 @@ def test_an_exhausted_budget_holds_the_job_and_a_refilled_one_lets_it_go(stack: 
     wait_for("the filler", lambda: stack.flavor(team, filler))
     # 8 GPUs x 40 minutes x 3.60 = 19.20 of 20 USD.
     first = stack.submit(team, 8, run=10, longest=40)
-    wait_for("the first in the cloud", lambda: stack.flavor(team, first) == CLOUD, 15)
+    wait_for("the first in the cloud", lambda: stack.flavor(team, first) == CLOUD)
     second = stack.submit(team, 8, run=10, longest=40)
     verdict = wait_for("the budget verdict", lambda: stack.verdict(team, second).get("code") == "budget" and
-                       stack.verdict(team, second), 15)  # fmt: skip
+                       stack.verdict(team, second))  # fmt: skip
     assert verdict["facts"]["scope"] == "team blue"
     assert stack.flavor(team, second) is None
     changed = stack.up(FLEET_FILE.replace("monthly: 20 USD", "monthly: 200 USD"))
     assert stack.changes(changed) == {"update": 1}  # the ConfigMap alone, which the agent reads again
-    wait_for("the second in the cloud", lambda: stack.flavor(team, second) == CLOUD, 20)
+    wait_for("the second in the cloud", lambda: stack.flavor(team, second) == CLOUD)
     restored = stack.up(FLEET_FILE)
     assert restored.succeeded
 
@@ -80,7 +80,7 @@ def test_without_a_longest_run_time_a_hard_budget_keeps_a_job_local(stack: Stack
     path = stack.kube.path("batch/v1", "Job", job, team)
     body = {"metadata": {"labels": {"kueue.x-k8s.io/max-exec-time-seconds": None}}}
     stack.kube.request("PATCH", path, body, content_type="application/merge-patch+json")
-    wait_for("the verdict", lambda: stack.verdict(team, job).get("code") == "no-runtime-limit", 15)
+    wait_for("the verdict", lambda: stack.verdict(team, job).get("code") == "no-runtime-limit")
     assert stack.flavor(team, job) is None
 
 
@@ -90,10 +90,10 @@ def test_with_the_agent_away_local_work_starts_and_nothing_starts_in_the_cloud(s
     stack.scale_agent(0)
     try:
         local = stack.submit(team, 4)
-        assert wait_for("the local job", lambda: stack.flavor(team, local), 5) == LOCAL
+        assert wait_for("the local job", lambda: stack.flavor(team, local)) == LOCAL
         waiting = stack.submit(team, 8)
         with pytest.raises(pytest.fail.Exception):
-            wait_for("a start that must not happen", lambda: stack.flavor(team, waiting), 12)
+            wait_for("a start that must not happen", lambda: stack.flavor(team, waiting))
     finally:
         stack.scale_agent(1)
-    wait_for("the job in the cloud", lambda: stack.flavor(team, waiting) == CLOUD, 20)
+    wait_for("the job in the cloud", lambda: stack.flavor(team, waiting) == CLOUD)

@@ -151,9 +151,9 @@ def test_the_agent_outlives_an_api_server_that_was_killed(stack: Stack, team: st
     job, before = stack.submit(team, 4), agent_pid(stack)
     server = processes.records(stack.plane.state)["apiserver"]
     os.kill(server.pid or 0, signal.SIGKILL)
-    wait_for("its end", lambda: not server.alive, 5)
+    wait_for("its end", lambda: not server.alive)
     stack.restart("apiserver")
-    assert wait_for("the job in the cloud", patiently(lambda: stack.flavor(team, job)), 40) == CLOUD
+    assert wait_for("the job in the cloud", patiently(lambda: stack.flavor(team, job))) == CLOUD
     assert agent_pid(stack) == before
 
 
@@ -164,11 +164,11 @@ def test_a_control_plane_that_is_started_again_goes_on_where_it_was(stack: Stack
     os.kill(processes.records(stack.plane.state)["apiserver"].pid or 0, signal.SIGKILL)
     pools = [kwok_pool(name, pool) for name, pool in stack.fleet.pools.items()]
     stack.plane.control.start(pools, console=Console(file=io.StringIO()))
-    assert wait_for("the job in the cloud", patiently(lambda: stack.flavor(team, job)), 30) == CLOUD
+    assert wait_for("the job in the cloud", patiently(lambda: stack.flavor(team, job))) == CLOUD
     stack.clear(team)
     local = stack.submit(team, 8)
-    assert wait_for("local work, on nodes that kept their labels", lambda: stack.flavor(team, local), 10) == LOCAL
-    wait_for("its end", lambda: condition(stack.workload(team, local), "Finished"), 30)
+    assert wait_for("local work, on nodes that kept their labels", lambda: stack.flavor(team, local)) == LOCAL
+    wait_for("its end", lambda: condition(stack.workload(team, local), "Finished"))
 
 
 @pytest.mark.parametrize("away_seconds", [6, pytest.param(60, marks=pytest.mark.long)])
@@ -182,18 +182,18 @@ def test_a_lost_ledger_holds_the_gate_until_it_is_back_and_local_work_goes_on(
     entries.write_text("somebody put a file where the ledger was")
     try:
         job = stack.submit(team, 4, job_class="urgent")
-        wait_for("the verdict", lambda: stack.verdict(team, job).get("code") == "ledger-down", 15)
+        wait_for("the verdict", lambda: stack.verdict(team, job).get("code") == "ledger-down")
         with pytest.raises(pytest.fail.Exception):
             wait_for("a start that must not happen", lambda: stack.flavor(team, job), away_seconds)
         path = stack.kube.path("batch/v1", "Job", filler, team)
         stack.kube.request("DELETE", path, {"propagationPolicy": "Background"})
         local = stack.submit(team, 4, job_class="urgent", run=60, longest=80)  # nothing that comes later preempts it
-        assert wait_for("local work", lambda: stack.flavor(team, local), 10) == LOCAL
+        assert wait_for("local work", lambda: stack.flavor(team, local)) == LOCAL
         later = stack.submit(team, 8, job_class="urgent")
     finally:
         entries.unlink()
         away.rename(entries)
-    assert wait_for("the job in the cloud", lambda: stack.flavor(team, later), 30) == CLOUD
+    assert wait_for("the job in the cloud", lambda: stack.flavor(team, later)) == CLOUD
     opening, _ = attempt_of(stack, stack.workload(team, later)["metadata"]["uid"])
     assert opening is not None
 
@@ -213,12 +213,12 @@ def test_of_two_replicas_one_leads_and_the_other_takes_over_from_one_that_freeze
         filler = stack.submit(team, 8, job_class="urgent", run=60, longest=80)
         wait_for("the filler", lambda: stack.flavor(team, filler))
         job = stack.submit(team, 4, job_class="urgent")
-        assert wait_for("the job in the cloud", lambda: stack.flavor(team, job), 15) == CLOUD
+        assert wait_for("the job in the cloud", lambda: stack.flavor(team, job)) == CLOUD
         os.kill(frozen, signal.SIGCONT)
         frozen = None
         kill_agent(stack, 1 - index)  # its successor has its name, and leads again at once
         another = stack.submit(team, 4, job_class="urgent")
-        assert wait_for("the next job in the cloud", lambda: stack.flavor(team, another), 15) == CLOUD
+        assert wait_for("the next job in the cloud", lambda: stack.flavor(team, another)) == CLOUD
         assert holder(stack) == second
     finally:
         if frozen is not None:
@@ -232,7 +232,7 @@ def test_jobs_deleted_while_the_agent_is_away_are_closed_with_a_bounded_charge_w
     filler = stack.submit(team, 8, job_class="urgent", run=60, longest=80)
     wait_for("the filler", lambda: stack.flavor(team, filler))
     bursting = stack.submit(team, 4, job_class="urgent", run=30, longest=40)
-    wait_for("the job in the cloud", lambda: stack.flavor(team, bursting) == CLOUD, 15)
+    wait_for("the job in the cloud", lambda: stack.flavor(team, bursting) == CLOUD)
     uid = stack.workload(team, bursting)["metadata"]["uid"]
     opening, _ = attempt_of(stack, uid)
     assert opening is not None
@@ -240,11 +240,11 @@ def test_jobs_deleted_while_the_agent_is_away_are_closed_with_a_bounded_charge_w
     try:
         path = stack.kube.path("batch/v1", "Job", bursting, team)
         stack.kube.request("DELETE", path, {"propagationPolicy": "Background"})
-        wait_for("the Workload's end", lambda: not stack.workload(team, bursting), 10)
+        wait_for("the Workload's end", lambda: not stack.workload(team, bursting))
         assert attempt_of(stack, uid)[1] is None
     finally:
         stack.scale_agent(1)
-    closing = wait_for("the closing", lambda: attempt_of(stack, uid)[1], 15)
+    closing = wait_for("the closing", lambda: attempt_of(stack, uid)[1])
     assert closing.attempt == Attempt(uid, opening.attempt.reserved_at)
     assert 0 < closing.usd <= opening.committed_usd
     assert not any(item["metadata"]["uid"] == uid for item in stack.kube.list(KUEUE, "Workload", team)[0])

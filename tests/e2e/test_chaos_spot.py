@@ -46,8 +46,8 @@ def cloud_jobs(stack: Stack, team: str, count: int) -> list[str]:
 
 
 def runs_in_cloud(stack: Stack, team: str, job: str) -> None:
-    wait_for(f"{job} in the cloud", lambda: stack.flavor(team, job) == CLOUD, 30)
-    wait_for(f"the pods of {job}", lambda: condition(stack.workload(team, job), "PodsReady"), 15)
+    wait_for(f"{job} in the cloud", lambda: stack.flavor(team, job) == CLOUD)
+    wait_for(f"the pods of {job}", lambda: condition(stack.workload(team, job), "PodsReady"))
 
 
 def marker(stack: Stack, team: str, job: str) -> Marker:
@@ -109,7 +109,7 @@ def test_three_spot_nodes_go_and_no_job_is_lost(stack: Stack, team: str) -> None
         assert one["detected"] < 5
         assert (one["outcome"], one["flavor_after"]) == ("running", CLOUD)
         assert stack.flavor(team, job) == CLOUD
-    wait_for("the nodes to be as before", lambda: machines(stack) == before, 10)
+    wait_for("the nodes to be as before", lambda: machines(stack) == before)
     assert not records(stack)
 
 
@@ -117,7 +117,7 @@ def test_a_drill_that_is_interrupted_puts_everything_back(stack: Stack, team: st
     [job] = cloud_jobs(stack, team, 1)
     before = machines(stack)
     drill = start(stack, *("spot", "--pool", POOL, "--notice", "1h", "--kind", "maintenance"))
-    wait_for("the notice", lambda: noticed(stack), 20)
+    wait_for("the notice", lambda: noticed(stack))
 
     drill.send_signal(signal.SIGTERM)
     _, err = drill.communicate(timeout=30)
@@ -126,7 +126,7 @@ def test_a_drill_that_is_interrupted_puts_everything_back(stack: Stack, team: st
     assert "everything was put back" in err
     assert not noticed(stack)
     assert not records(stack)
-    wait_for("the nodes to be as before", lambda: machines(stack) == before, 10)
+    wait_for("the nodes to be as before", lambda: machines(stack) == before)
     assert stack.flavor(team, job) == CLOUD
 
 
@@ -134,7 +134,7 @@ def test_what_a_killed_drill_leaves_is_found_and_put_back(stack: Stack, team: st
     cloud_jobs(stack, team, 1)
     before = machines(stack)
     drill = start(stack, *("spot", "--pool", POOL, "--notice", "1s", "--away", "1h"))
-    wait_for("the machine to go", lambda: len(machines(stack)) < len(before), 30)
+    wait_for("the machine to go", lambda: len(machines(stack)) < len(before))
     time.sleep(1)
     drill.kill()
     drill.communicate(timeout=10)
@@ -149,4 +149,4 @@ def test_what_a_killed_drill_leaves_is_found_and_put_back(stack: Stack, team: st
     assert cleaning.returncode == 0, err
     assert "created again" in out
     assert not records(stack)
-    wait_for("the nodes to be as before", lambda: machines(stack) == before, 15)
+    wait_for("the nodes to be as before", lambda: machines(stack) == before)

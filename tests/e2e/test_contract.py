@@ -100,8 +100,8 @@ def suspended(stack: Stack, team: str, job: str) -> bool:
 def stop(stack: Stack, team: str, job: str) -> None:
     """The first half of a recall: deactivate, and wait until nothing of it runs or holds quota."""
     patch_workload(stack, team, job, active=False)
-    wait_for("no quota", lambda: not condition(stack.workload(team, job), "QuotaReserved"), 10)
-    wait_for("a suspended job", lambda: suspended(stack, team, job), 10)
+    wait_for("no quota", lambda: not condition(stack.workload(team, job), "QuotaReserved"))
+    wait_for("a suspended job", lambda: suspended(stack, team, job))
 
 
 def test_the_label_of_a_suspended_job_moves_its_workload_which_keeps_its_identity(stack: Stack, team: str) -> None:
@@ -109,7 +109,7 @@ def test_the_label_of_a_suspended_job_moves_its_workload_which_keeps_its_identit
     job = waiting(stack, team)
     before = identity(stack, team, job)
     move(stack, team, job, twin(team))
-    wait_for("quota in the cloud", lambda: reserved(stack, team, job) == SPOT, 10)
+    wait_for("quota in the cloud", lambda: reserved(stack, team, job) == SPOT)
     assert queue_of(stack, team, job) == twin(team)
     assert identity(stack, team, job) == before
 
@@ -120,7 +120,7 @@ def test_a_released_older_job_beats_a_younger_unreleased_one_for_freed_local_gpu
     older = waiting(stack, team, queue=twin(team, ON_DEMAND))
     younger = waiting(stack, team)
     delete(stack, team, filler)
-    assert wait_for("the older", lambda: stack.flavor(team, older), 10) == LOCAL
+    assert wait_for("the older", lambda: stack.flavor(team, older)) == LOCAL
     stays("the younger waits", lambda: reserved(stack, team, younger) is None)
 
 
@@ -130,7 +130,7 @@ def test_an_unreleased_older_job_beats_a_younger_released_one_for_freed_local_gp
     older = waiting(stack, team)
     younger = waiting(stack, team, queue=twin(team, ON_DEMAND))
     delete(stack, team, filler)
-    assert wait_for("the older", lambda: stack.flavor(team, older), 10) == LOCAL
+    assert wait_for("the older", lambda: stack.flavor(team, older)) == LOCAL
     stays("the younger waits", lambda: reserved(stack, team, younger) is None)
 
 
@@ -143,7 +143,7 @@ def test_a_job_that_waits_in_one_twin_moves_to_another_by_its_label_and_gets_quo
     before = identity(stack, team, job)
     stays("no quota on demand", lambda: reserved(stack, team, job) is None)
     move(stack, team, job, twin(team, SPOT))
-    wait_for("quota on spot", lambda: reserved(stack, team, job) == SPOT, 10)
+    wait_for("quota on spot", lambda: reserved(stack, team, job) == SPOT)
     assert identity(stack, team, job) == before
 
 
@@ -169,8 +169,8 @@ def test_ready_admits_and_starts_the_job(stack: Stack, team: str) -> None:
     job = send_to_the_gate(stack, team)
     stays("nothing starts before", lambda: stack.flavor(team, job) is None and suspended(stack, team, job))
     pass_the_gate(stack, team, job)
-    assert wait_for("the job in the cloud", lambda: stack.flavor(team, job), 10) == SPOT
-    wait_for("its start", lambda: not suspended(stack, team, job), 10)
+    assert wait_for("the job in the cloud", lambda: stack.flavor(team, job)) == SPOT
+    wait_for("its start", lambda: not suspended(stack, team, job))
 
 
 def test_the_label_of_a_job_at_the_gate_moves_nothing(stack: Stack, team: str) -> None:
@@ -186,11 +186,11 @@ def test_an_evicted_job_needs_the_queue_of_its_workload_as_well(stack: Stack, te
     stop(stack, team, job)
     fill(stack, team)
     patch_workload(stack, team, job, active=True)
-    wait_for("a job that was evicted", lambda: condition(stack.workload(team, job), "Requeued"), 10)
+    wait_for("a job that was evicted", lambda: condition(stack.workload(team, job), "Requeued"))
     move(stack, team, job, twin(team))
     stays("still in its team's queue", lambda: queue_of(stack, team, job) == team)
     patch_workload(stack, team, job, queueName=twin(team))
-    wait_for("quota in the cloud", lambda: reserved(stack, team, job) == SPOT, 10)
+    wait_for("quota in the cloud", lambda: reserved(stack, team, job) == SPOT)
 
 
 @pytest.mark.parametrize("runs", [False, True], ids=["at-the-gate", "running"])
@@ -200,13 +200,13 @@ def test_the_recall_sequence_returns_a_job_to_its_queue(stack: Stack, team: str,
     before = identity(stack, team, job)
     if runs:
         pass_the_gate(stack, team, job)
-        wait_for("the job in the cloud", lambda: stack.flavor(team, job) == SPOT, 10)
+        wait_for("the job in the cloud", lambda: stack.flavor(team, job) == SPOT)
     stop(stack, team, job)
     move(stack, team, job, team)
     patch_workload(stack, team, job, queueName=team, active=True)
     stays("waiting in its queue", lambda: queue_of(stack, team, job) == team and reserved(stack, team, job) is None)
     delete(stack, team, filler)
-    assert wait_for("a local start", lambda: stack.flavor(team, job), 10) == LOCAL
+    assert wait_for("a local start", lambda: stack.flavor(team, job)) == LOCAL
     assert identity(stack, team, job) == before
 
 
@@ -221,7 +221,7 @@ def test_a_recalled_job_keeps_its_place_before_younger_ones(stack: Stack, team: 
     wait_for("its queue", lambda: queue_of(stack, team, job) == team)
     time.sleep(SETTLED_SECONDS)
     delete(stack, team, filler)
-    assert wait_for("a local start", lambda: stack.flavor(team, job), 10) == LOCAL
+    assert wait_for("a local start", lambda: stack.flavor(team, job)) == LOCAL
     assert reserved(stack, team, younger) is None
 
 
@@ -231,13 +231,13 @@ def test_a_check_that_is_not_active_stops_the_twins_only(stack: Stack, team: str
 
     declare_the_check(stack, "False")
     try:
-        wait_for("twins that are not active", lambda: not any(map(is_active, (twin(team), twin(team, ON_DEMAND)))), 10)
+        wait_for("twins that are not active", lambda: not any(map(is_active, (twin(team), twin(team, ON_DEMAND)))))
         stays("the team's own queue is active", lambda: is_active(team))
         job = submit(stack, team, 4)
-        assert wait_for("a local start", lambda: stack.flavor(team, job), 10) == LOCAL
+        assert wait_for("a local start", lambda: stack.flavor(team, job)) == LOCAL
     finally:
         declare_the_check(stack, "True")
-        wait_for("active twins", lambda: all(map(is_active, (twin(team), twin(team, ON_DEMAND)))), 10)
+        wait_for("active twins", lambda: all(map(is_active, (twin(team), twin(team, ON_DEMAND)))))
 
 
 def declare_the_check(stack: Stack, status: str) -> None:
@@ -258,10 +258,10 @@ def test_a_held_local_queue_starts_nothing_new_and_goes_on_when_let_go(stack: St
         stays("what waits is held", lambda: reserved(stack, team, later) is None)
         assert stack.flavor(team, running) == LOCAL
         other = submit(stack, team, 2)
-        assert wait_for("a start from the team's other queue", lambda: stack.flavor(team, other), 10) == LOCAL
+        assert wait_for("a start from the team's other queue", lambda: stack.flavor(team, other)) == LOCAL
     finally:
         hold(stack, team, "None")
-    assert wait_for("a start after it was let go", lambda: stack.flavor(team, later), 10) == LOCAL
+    assert wait_for("a start after it was let go", lambda: stack.flavor(team, later)) == LOCAL
 
 
 def hold(stack: Stack, team: str, policy: str) -> None:
@@ -275,10 +275,10 @@ def test_our_condition_and_annotation_survive_what_kueue_writes(stack: Stack, te
     job = waiting(stack, team)
     say(stack, team, job)
     move(stack, team, job, twin(team))
-    wait_for("the gate", lambda: gate_state(stack.workload(team, job)) == "Pending", 10)
+    wait_for("the gate", lambda: gate_state(stack.workload(team, job)) == "Pending")
     assert is_said(stack.workload(team, job)), "after reservation"
     pass_the_gate(stack, team, job)
-    wait_for("the job in the cloud", lambda: stack.flavor(team, job) == SPOT, 10)
+    wait_for("the job in the cloud", lambda: stack.flavor(team, job) == SPOT)
     assert is_said(stack.workload(team, job)), "after admission"
     stop(stack, team, job)
     assert is_said(stack.workload(team, job)), "after eviction"

@@ -63,7 +63,7 @@ def client(plane: tuple[ControlPlane, State]) -> Iterator[KubeClient]:
         yield opened
 
 
-def eventually(look: Callable[[], T], seconds: float = 30.0) -> T:
+def eventually(look: Callable[[], T], seconds: float = 60.0) -> T:
     """Return the first true answer; a refusal on the way is no answer."""
     deadline = time.monotonic() + seconds
     while True:

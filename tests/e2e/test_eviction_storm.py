@@ -101,23 +101,23 @@ def test_a_job_whose_node_went_runs_again_before_a_younger_one_that_waited_for_r
     spot, on_demand = (stack.fleet.pools[name].gpus // NODE_GPUS for name in ("spot", "od"))
     try:
         _, filler = submit(stack, STORM, spot - 1)
-        wait_for("the filler", lambda: stack.flavor(STORM, filler) == SPOT, 30)
+        wait_for("the filler", lambda: stack.flavor(STORM, filler) == SPOT)
         _, older = submit(stack, STORM, 1, end_seconds=4)
-        wait_for("the older on the last node", lambda: stack.flavor(STORM, older) == SPOT, 30)
-        wait_for("its pods to be ready", lambda: condition(stack.workload(STORM, older), "PodsReady"), 15)
+        wait_for("the older on the last node", lambda: stack.flavor(STORM, older) == SPOT)
+        wait_for("its pods to be ready", lambda: condition(stack.workload(STORM, older), "PodsReady"))
         _, beside = submit(stack, STORM, on_demand)
-        wait_for("the filler of what else there is", lambda: stack.flavor(STORM, beside), 30)
+        wait_for("the filler of what else there is", lambda: stack.flavor(STORM, beside))
         _, younger = submit(stack, STORM, 1)
-        wait_for("the younger to wait", lambda: stack.verdict(STORM, younger).get("code") == "cloud-full", 30)
+        wait_for("the younger to wait", lambda: stack.verdict(STORM, younger).get("code") == "cloud-full")
         [pod] = pods(stack, STORM, older)
         cloud.say(pod["spec"]["nodeName"], 20)
 
-        wait_for("the stop", lambda: phase(stack, STORM, older) is Phase.STOPPED, 10)
-        wait_for("the older to be let in again", lambda: _is_back(stack, older), 30)
+        wait_for("the stop", lambda: phase(stack, STORM, older) is Phase.STOPPED)
+        wait_for("the older to be let in again", lambda: _is_back(stack, older))
 
         assert stack.flavor(STORM, younger) is None
         cloud.calm()
-        wait_for("it to run", lambda: condition(stack.workload(STORM, older), "PodsReady"), 15)
+        wait_for("it to run", lambda: condition(stack.workload(STORM, older), "PodsReady"))
         assert stack.flavor(STORM, younger) is None
     finally:
         cloud.restore()

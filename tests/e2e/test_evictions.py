@@ -26,9 +26,9 @@ def cloud_job(stack: Stack, team: str, gpus: int = 4) -> str:
     filler = stack.submit(team, 8, job_class="urgent", run=300, longest=320)
     wait_for("the filler", lambda: stack.flavor(team, filler))
     job = stack.submit(team, gpus, job_class="urgent", run=300, longest=320)
-    wait_for("the job in the cloud", lambda: stack.flavor(team, job) == SPOT, 20)
-    wait_for("its pod", lambda: node_of(stack, team, job), 10)
-    wait_for("its pods to be ready", lambda: condition(stack.workload(team, job), "PodsReady"), 10)
+    wait_for("the job in the cloud", lambda: stack.flavor(team, job) == SPOT)
+    wait_for("its pod", lambda: node_of(stack, team, job))
+    wait_for("its pods to be ready", lambda: condition(stack.workload(team, job), "PodsReady"))
     return job
 
 
@@ -72,12 +72,12 @@ def test_a_job_on_a_node_that_goes_is_asked_stopped_and_runs_again_elsewhere(sta
     created = stack.workload(team, job)["metadata"]["creationTimestamp"]
     assert node is not None
     with noticed(stack, node, a_notice(node)):
-        wait_for("the question", lambda: phase(stack, team, job) is Phase.ASKED, 5)
-        wait_for("the request on the pod", lambda: requests(stack, team, job), 5)
+        wait_for("the question", lambda: phase(stack, team, job) is Phase.ASKED)
+        wait_for("the request on the pod", lambda: requests(stack, team, job))
         answer(stack, team, job, 1200)
-        wait_for("it to run again", lambda: attempts(stack, uid) == 2, 20)
+        wait_for("it to run again", lambda: attempts(stack, uid) == 2)
         stack.kube.delete("v1", "Node", node)
-        wait_for("a pod on another node", lambda: node_of(stack, team, job) not in (None, node), 15)
+        wait_for("a pod on another node", lambda: node_of(stack, team, job) not in (None, node))
     found = marker(stack, team, job)
     assert found is not None
     assert (found.phase, found.step, found.attempts) == (Phase.DONE, 1200, 1)
@@ -95,12 +95,12 @@ def test_a_warning_asks_the_job_and_lets_it_run_on(stack: Stack, team: str) -> N
     node = node_of(stack, team, job)
     assert node is not None
     with noticed(stack, node, a_notice(node, NoticeKind.REBALANCE, None)):
-        wait_for("the question", lambda: phase(stack, team, job) is Phase.ASKED, 5)
+        wait_for("the question", lambda: phase(stack, team, job) is Phase.ASKED)
         time.sleep(4)
         assert phase(stack, team, job) is Phase.ASKED
         assert stack.workload(team, job)["spec"].get("active") is not False
         say(stack, node)
-        wait_for("the marker to be crossed out", lambda: marker(stack, team, job) is None, 10)
+        wait_for("the marker to be crossed out", lambda: marker(stack, team, job) is None)
     assert node_of(stack, team, job) == node
 
 
@@ -110,9 +110,9 @@ def test_a_job_that_its_owner_stops_meanwhile_is_left_to_him(stack: Stack, team:
     assert node is not None
     path = stack.kube.path("kueue.x-k8s.io/v1beta2", "Workload", stack.workload(team, job)["metadata"]["name"], team)
     with noticed(stack, node, a_notice(node, seconds=60)):
-        wait_for("the question", lambda: phase(stack, team, job) is Phase.ASKED, 5)
+        wait_for("the question", lambda: phase(stack, team, job) is Phase.ASKED)
         stack.kube.request("PATCH", path, {"spec": {"active": False}}, content_type=MERGE)
-        wait_for("the marker to be crossed out", lambda: marker(stack, team, job) is None, 10)
+        wait_for("the marker to be crossed out", lambda: marker(stack, team, job) is None)
         time.sleep(3)
         assert stack.workload(team, job)["spec"]["active"] is False
 
@@ -124,12 +124,12 @@ def test_an_agent_that_is_killed_in_the_middle_goes_on(stack: Stack, team: str, 
     assert node is not None
     with noticed(stack, node, a_notice(node)):
         reached = {Phase.ASKED: (Phase.ASKED, Phase.STOPPED, Phase.DONE), Phase.STOPPED: (Phase.STOPPED, Phase.DONE)}
-        wait_for(f"phase {moment}", lambda: phase(stack, team, job) in reached[moment], 50)
+        wait_for(f"phase {moment}", lambda: phase(stack, team, job) in reached[moment])
         pid = agent_pid(stack)
         assert pid is not None
         os.kill(pid, signal.SIGKILL)
         wait_for("it to run again", lambda: attempts(stack, uid) == 2 and stack.flavor(team, job), 90)
-        wait_for("a pod on another node", lambda: node_of(stack, team, job) not in (None, node), 15)
+        wait_for("a pod on another node", lambda: node_of(stack, team, job) not in (None, node))
     found = marker(stack, team, job)
     assert found is not None
     assert found.attempts == 1
@@ -142,19 +142,19 @@ def test_a_node_that_vanishes_without_a_word_costs_no_job(stack: Stack, team: st
     assert node is not None
     with noticed(stack, node):
         stack.kube.delete("v1", "Node", node)
-        wait_for("it to run again", lambda: attempts(stack, uid) == 2 or failures(stack, team, job), 30)
-        wait_for("a pod on another node", lambda: node_of(stack, team, job) not in (None, node), 30)
+        wait_for("it to run again", lambda: attempts(stack, uid) == 2 or failures(stack, team, job))
+        wait_for("a pod on another node", lambda: node_of(stack, team, job) not in (None, node))
     assert stack.flavor(team, job) == SPOT
 
 
 def test_a_job_on_a_local_node_under_maintenance_keeps_its_place(stack: Stack, team: str) -> None:
     job = stack.submit(team, 8, job_class="urgent", run=300, longest=320)
-    wait_for("a local start", lambda: stack.flavor(team, job) == LOCAL, 10)
-    wait_for("its pods to be ready", lambda: condition(stack.workload(team, job), "PodsReady"), 10)
-    node = wait_for("its node", lambda: node_of(stack, team, job), 10)
+    wait_for("a local start", lambda: stack.flavor(team, job) == LOCAL)
+    wait_for("its pods to be ready", lambda: condition(stack.workload(team, job), "PodsReady"))
+    node = wait_for("its node", lambda: node_of(stack, team, job))
     created = stack.workload(team, job)["metadata"]["creationTimestamp"]
     with noticed(stack, node, a_notice(node, NoticeKind.MAINTENANCE, 50)):
-        wait_for("the eviction's end", lambda: phase(stack, team, job) is Phase.DONE, 60)
-        again = wait_for("another node", lambda: node_of(stack, team, job) not in (None, node), 20)
+        wait_for("the eviction's end", lambda: phase(stack, team, job) is Phase.DONE)
+        again = wait_for("another node", lambda: node_of(stack, team, job) not in (None, node))
         assert again
     assert stack.workload(team, job)["metadata"]["creationTimestamp"] == created

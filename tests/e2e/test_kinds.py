@@ -36,8 +36,8 @@ def submitted(stack: Stack, kind: JobKind) -> Iterator[Manifest]:
     filler = stack.submit(TEAM, 8, job_class="urgent", run=120, longest=140)
     wait_for("the filler", lambda: stack.flavor(TEAM, filler))
     manifest = job_of(kind, f"{kind.kind.lower()}-moves", TEAM, 4)
-    wait_for("Kueue to take the kind", lambda: created(stack, manifest), 40)
-    wait_for("its Workload", lambda: stack.workload(TEAM, manifest["metadata"]["name"]), 20)
+    wait_for("Kueue to take the kind", lambda: created(stack, manifest))
+    wait_for("its Workload", lambda: stack.workload(TEAM, manifest["metadata"]["name"]))
     yield manifest
     path = stack.kube.path(kind.api_version, kind.kind, manifest["metadata"]["name"], TEAM)
     stack.kube.request("DELETE", path, parameters={"propagationPolicy": "Background"})
@@ -63,9 +63,9 @@ def test_a_job_of_this_kind_bursts_by_its_label_alone_and_can_be_recalled(
 ) -> None:
     name = submitted["metadata"]["name"]
     before = stack.workload(TEAM, name)
-    wait_for("the verdict that it waits", lambda: stack.verdict(TEAM, name).get("code") == "waiting", 5)
-    wait_for("its admission", lambda: condition(stack.workload(TEAM, name), "Admitted"), 20)
-    wait_for("its start", lambda: not at(live(stack, kind, name), kind.suspend), 5)
+    wait_for("the verdict that it waits", lambda: stack.verdict(TEAM, name).get("code") == "waiting")
+    wait_for("its admission", lambda: condition(stack.workload(TEAM, name), "Admitted"))
+    wait_for("its start", lambda: not at(live(stack, kind, name), kind.suspend))
     workload, job = stack.workload(TEAM, name), live(stack, kind, name)
     assert workload["metadata"]["uid"] == before["metadata"]["uid"], "it kept its Workload, and so its place"
     assert reserved_flavor(workload) == SPOT
@@ -77,8 +77,8 @@ def test_a_job_of_this_kind_bursts_by_its_label_alone_and_can_be_recalled(
     path = stack.kube.path(KUEUE, "Workload", workload["metadata"]["name"], TEAM)
     asked = {"metadata": {"annotations": {RECALL_ANNOTATION: "the link is down"}}}
     stack.kube.request("PATCH", path, asked, content_type=MERGE)
-    wait_for("its old queue", lambda: live(stack, kind, name)["metadata"]["labels"][QUEUE_LABEL] == TEAM, 10)
-    wait_for("a suspended job", lambda: at(live(stack, kind, name), kind.suspend), 10)
+    wait_for("its old queue", lambda: live(stack, kind, name)["metadata"]["labels"][QUEUE_LABEL] == TEAM)
+    wait_for("a suspended job", lambda: at(live(stack, kind, name), kind.suspend))
     assert stack.workload(TEAM, name)["metadata"]["uid"] == workload["metadata"]["uid"]
-    closed = wait_for("the closing", lambda: [one for one in stack.ledger()[1] if one.attempt == opening.attempt], 10)
+    closed = wait_for("the closing", lambda: [one for one in stack.ledger()[1] if one.attempt == opening.attempt])
     assert closed[0].usd <= opening.committed_usd

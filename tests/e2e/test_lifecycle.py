@@ -94,14 +94,14 @@ def test_what_the_agent_owns_survives_an_up_that_sees_no_change(stack: Stack, te
     wait_for("the filler", lambda: stack.flavor(team, filler))
     bursting = stack.submit(team, 4, job_class="urgent", run=100, longest=120)  # moved by the agent
     waiting = stack.submit(team, 8, job_class="local", run=100, longest=120)  # moved by hand
-    wait_for("the job in the cloud", lambda: stack.flavor(team, bursting) == CLOUD, 15)
-    wait_for("a verdict", lambda: stack.verdict(team, waiting), 10)
+    wait_for("the job in the cloud", lambda: stack.flavor(team, bursting) == CLOUD)
+    wait_for("a verdict", lambda: stack.verdict(team, waiting))
     patch_of = stack.workload(team, waiting)["metadata"]["name"]
     path = stack.kube.path(KUEUE, "Workload", patch_of, team)
     stack.kube.request("PATCH", path, {"spec": {"active": False}}, content_type=MERGE)
     top_ups = stack.kube.path("v1", "ConfigMap", TOP_UPS_NAME, SYSTEM_NAMESPACE)
     stack.kube.request("PATCH", top_ups, {"data": {"note": "no top-up"}}, content_type=MERGE)
-    wait_for("a forecast", lambda: forecast(stack, team), 45)
+    wait_for("a forecast", lambda: forecast(stack, team))
     before, files = agent_owned(stack, team, [bursting, waiting]), ledger_files(stack)
     assert before[bursting]["queue"] == before[bursting]["queueName"] == burst_queue(team, CLOUD)
     assert before[bursting]["gate"][0]["state"] == "Ready"
@@ -171,7 +171,7 @@ def test_a_failure_in_the_middle_leaves_the_others_alone_and_is_repaired_by_the_
     assert stack.kube.find(KUEUE, "ClusterQueue", "yellow")
     assert stack.kube.find(KUEUE, "ClusterQueue", YELLOW_TWIN) is None
     job = stack.submit(team, 4)
-    wait_for("the other teams' work", lambda: stack.flavor(team, job), 10)
+    wait_for("the other teams' work", lambda: stack.flavor(team, job))
 
     wait_for("the end of the refusal", lambda: not is_refused(stack, YELLOW_TWIN))
     assert stack.changes(stack.up())["create"] >= 2
@@ -201,7 +201,7 @@ def test_destroy_leaves_nothing_of_ours_even_while_jobs_run_and_up_sets_it_up_ag
     wait_for("the filler", lambda: stack.flavor("red", filler))
     bursting = stack.submit("red", 4, job_class="urgent", run=100, longest=120)
     stack.submit("red", 8, job_class="local", run=100, longest=120)
-    wait_for("the job in the cloud", lambda: stack.flavor("red", bursting) == CLOUD, 15)
+    wait_for("the job in the cloud", lambda: stack.flavor("red", bursting) == CLOUD)
     assert ours(stack)
 
     began = time.monotonic()
@@ -216,6 +216,6 @@ def test_destroy_leaves_nothing_of_ours_even_while_jobs_run_and_up_sets_it_up_ag
         again = stack.up()
     assert set(stack.changes(again)) == {"create"}
     job = stack.submit("red", 4)
-    assert wait_for("local work on the new stack", lambda: stack.flavor("red", job), 10) == "h100-onprem"
-    wait_for("its end", lambda: condition(stack.workload("red", job), "Finished"), 30)
+    assert wait_for("local work on the new stack", lambda: stack.flavor("red", job)) == "h100-onprem"
+    wait_for("its end", lambda: condition(stack.workload("red", job), "Finished"))
     stack.clear("red")

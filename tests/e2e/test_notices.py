@@ -199,7 +199,7 @@ def grounds(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
         made.submit("gang", pods=2)
         for number in range(SPARE_JOBS):
             made.submit(f"{yard.SPARE}{number}")
-        wait_for("every job", lambda: all(made.runs(name) for name in made.jobs), 60)
+        wait_for("every job", lambda: all(made.runs(name) for name in made.jobs))
         yield made
 
 
@@ -247,7 +247,7 @@ def test_a_job_whose_node_goes_is_stopped_in_time_and_runs_on_another(storm: Sto
         assert -0.1 < found.stopped_at - latest < LATE_SECONDS
     else:
         assert found.stopped_at - said.noticed_at < AT_ONCE_SECONDS
-    wait_for("its new pod", lambda: grounds.runs(case.name) and machine.node not in grounds.nodes_of(case.name), 20)
+    wait_for("its new pod", lambda: grounds.runs(case.name) and machine.node not in grounds.nodes_of(case.name))
     assert evicting.failures(grounds.stack, TEAM, grounds.jobs[case.name]) == 0
 
 
@@ -256,7 +256,7 @@ def test_a_warning_keeps_pods_away_and_asks_the_job_which_runs_on(storm: Storm, 
     grounds, machine = storm.grounds, storm.machines[case.name]
     said = machine.await_said(case.kind)[case.kind]
     assert_that_it_takes_no_pods(machine, case.kind)
-    wait_for("the question", lambda: requests(grounds, case.name), 10)
+    wait_for("the question", lambda: requests(grounds, case.name))
     time.sleep(max(0.0, said.noticed_at + AT_ONCE_SECONDS - time.time()))
     found = evicting.marker(grounds.stack, TEAM, grounds.jobs[case.name])
     assert found is not None
@@ -271,14 +271,14 @@ def test_people_are_told_of_the_request_and_of_the_stop(storm: Storm) -> None:
         found, _ = stack.kube.list("events.k8s.io/v1", "Event", TEAM)
         return {one["reason"]: one["note"] for one in found if one["regarding"]["name"] == job}
 
-    wait_for("both events", lambda: {"CheckpointRequested", "Evicted"} <= told().keys(), 30)
+    wait_for("both events", lambda: {"CheckpointRequested", "Evicted"} <= told().keys())
     assert storm.machines["aws-spot-stop"].node in told()["Evicted"]
 
 
 def test_azure_is_told_that_it_may_begin_where_the_job_has_left_and_only_there(storm: Storm) -> None:
     left, staying = storm.machines["azure-redeploy"], storm.machines["azure-freeze"]
     [notice] = left.said().values()
-    wait_for("word to Azure", lambda: left.metadata.acknowledged == [notice.id.removeprefix("azure-")], 20)
+    wait_for("word to Azure", lambda: left.metadata.acknowledged == [notice.id.removeprefix("azure-")])
     assert not staying.metadata.acknowledged
 
 
@@ -297,18 +297,16 @@ def test_a_gang_that_is_hit_on_two_nodes_is_asked_and_stopped_once(grounds: Yard
     first, second = grounds.nodes_of("gang")
     with grounds.machine(first, *AWS) as one, grounds.machine(second, *AWS) as other:
         spot("terminate", 120)(one)
-        wait_for("the question", lambda: len(requests(grounds, "gang")) == 2, 10)
+        wait_for("the question", lambda: len(requests(grounds, "gang")) == 2)
         asked = requests(grounds, "gang")
         spot("terminate", 110)(other)
         job = grounds.jobs["gang"]
-        wait_for("both nodes", lambda: marker(grounds, "gang").nodes == tuple(sorted((first, second))), 10)
+        wait_for("both nodes", lambda: marker(grounds, "gang").nodes == tuple(sorted((first, second))))
         assert requests(grounds, "gang") == asked
         save(grounds, "gang")
         found = served(grounds, "gang")
         assert (found.attempts, found.step) == (1, STEP)
-        wait_for(
-            "two other nodes", lambda: grounds.runs("gang") and not {first, second} & {*grounds.nodes_of("gang")}, 20
-        )
+        wait_for("two other nodes", lambda: grounds.runs("gang") and not {first, second} & {*grounds.nodes_of("gang")})
         assert evicting.failures(grounds.stack, TEAM, job) == 0
 
 
@@ -317,7 +315,7 @@ def test_a_maintenance_that_is_called_off_leaves_the_job_where_it_is(grounds: Ya
     [node], there = grounds.nodes_of(name), grounds.pods_of(name)
     with grounds.machine(node, *AWS, say=scheduled("system-reboot", 300)) as machine:
         machine.await_said(NoticeKind.MAINTENANCE)
-        wait_for("the question", lambda: requests(grounds, name), 10)
+        wait_for("the question", lambda: requests(grounds, name))
         scheduled("system-reboot", 300, "canceled")(machine)
         machine.await_before()
         wait_until_crossed_out(grounds, name)
@@ -330,11 +328,11 @@ def test_a_notice_that_is_withdrawn_after_the_stop_does_not_hold_the_job_up(grou
     job, stack = grounds.jobs[name], grounds.stack
     with grounds.machine(node, *GCP, "--gcp-notice-seconds", "0") as machine:
         machine.metadata.set_gcp("preempted", "TRUE")
-        wait_for("the stop", lambda: evicting.phase(stack, TEAM, job) in (Phase.STOPPED, Phase.DONE), 10)
+        wait_for("the stop", lambda: evicting.phase(stack, TEAM, job) in (Phase.STOPPED, Phase.DONE))
         machine.metadata.set_gcp("preempted", "FALSE")
         assert served(grounds, name).attempts == 1
         machine.await_before()
-        wait_for("its new pod", lambda: grounds.runs(name) and not grounds.pods_of(name) & there, 20)
+        wait_for("its new pod", lambda: grounds.runs(name) and not grounds.pods_of(name) & there)
     assert evicting.failures(stack, TEAM, job) == 0
     assert marker(grounds, name).attempts == 1
 
@@ -343,13 +341,13 @@ def test_a_warning_that_becomes_certain_stops_the_job_that_it_asked(grounds: Yar
     name = grounds.spare()
     [node] = grounds.nodes_of(name)
     with grounds.machine(node, *AWS, say=rebalance) as machine:
-        wait_for("the question", lambda: requests(grounds, name), 10)
+        wait_for("the question", lambda: requests(grounds, name))
         spot("terminate", 120)(machine)
-        wait_for("certainty", lambda: marker(grounds, name).certain, 10)
+        wait_for("certainty", lambda: marker(grounds, name).certain)
         save(grounds, name)
         found = served(grounds, name)
         assert (found.kind, found.step, found.attempts) == (NoticeKind.SPOT, STEP, 1)
-        wait_for("another node", lambda: grounds.runs(name) and grounds.nodes_of(name) != [node], 20)
+        wait_for("another node", lambda: grounds.runs(name) and grounds.nodes_of(name) != [node])
 
 
 def test_a_notice_for_a_node_without_jobs_touches_no_job(grounds: Yard) -> None:
@@ -377,18 +375,18 @@ def test_a_notice_that_comes_while_the_api_server_is_away_is_carried_out_when_it
     with grounds.machine(node, *AWS) as machine:
         with yard.without_api_server(grounds.stack):
             spot("hibernate", 0)(machine)
-            wait_for("a failure to say so", lambda: "could not write the Node" in machine.log, 10)
+            wait_for("a failure to say so", lambda: "could not write the Node" in machine.log)
             back_at = time.time()
-        said = wait_for("the notice", patiently(machine.said), 60)
+        said = wait_for("the notice", patiently(machine.said))
         assert said[NoticeKind.SPOT].noticed_at < back_at
-        wait_for("another node", patiently(lambda: grounds.runs(name) and grounds.nodes_of(name) != [node]), 60)
+        wait_for("another node", patiently(lambda: grounds.runs(name) and grounds.nodes_of(name) != [node]))
         assert marker(grounds, name).attempts == 1
     assert evicting.failures(grounds.stack, TEAM, grounds.jobs[name]) == 0
 
 
 def test_a_token_that_expires_in_the_middle_is_replaced(grounds: Yard) -> None:
     with grounds.machine(grounds.bare_node(), *AWS) as machine:
-        wait_for("two looks", lambda: machine.metadata.count(f"GET {metadata.SPOT}") > 1, 5)
+        wait_for("two looks", lambda: machine.metadata.count(f"GET {metadata.SPOT}") > 1)
         machine.metadata.expire_tokens()
         spot("terminate", 120)(machine)
         machine.await_said(NoticeKind.SPOT)
@@ -407,7 +405,7 @@ def test_a_metadata_service_that_cannot_be_believed_is_not_and_the_log_says_why(
         spot("terminate", 120)(machine)
 
     with grounds.machine(grounds.bare_node(), *AWS, say=begin) as machine:
-        wait_for("the advice", lambda: advice in machine.log, 10)
+        wait_for("the advice", lambda: advice in machine.log)
         assert not any(one.startswith("GET") for one in machine.metadata.requests)
         assert machines.as_it_stands(machine.raw()) == machine.before
         machine.metadata.token_status, machine.metadata.hop_limited = 200, False
@@ -430,7 +428,7 @@ def test_what_makes_no_sense_or_is_about_others_changes_no_node(grounds: Yard) -
 def test_a_node_that_somebody_else_cordoned_stays_cordoned(grounds: Yard) -> None:
     node = grounds.bare_node()
     yard.cordon(grounds.stack, node, True)
-    wait_for("Kubernetes' own taint", lambda: not yard.all_ready(grounds.stack, {node}), 10)
+    wait_for("Kubernetes' own taint", lambda: not yard.all_ready(grounds.stack, {node}))
     with grounds.machine(node, *FILE) as machine:
         file("maintenance")(machine)
         machine.await_said(NoticeKind.MAINTENANCE)
@@ -449,7 +447,7 @@ def test_what_is_undone_by_hand_comes_back_but_for_the_cordon(grounds: Yard) -> 
         raw = machine.raw()
         kept = [one for one in raw["spec"]["taints"] if one["key"] != EVICTING_TAINT]
         machine.edit({NOTICES_ANNOTATION: None}, taints=kept, unschedulable=None)
-        wait_for("the taint", lambda: machines.evicting_taints(machine.raw()) == [("maintenance", "NoSchedule")], 10)
+        wait_for("the taint", lambda: machines.evicting_taints(machine.raw()) == [("maintenance", "NoSchedule")])
         assert set(machine.said()) == {NoticeKind.MAINTENANCE}
         assert not machine.raw()["spec"].get("unschedulable")
         machine.withdraw()
@@ -493,7 +491,7 @@ def test_a_node_that_is_deleted_and_comes_back_is_spoken_for_again(grounds: Yard
     with grounds.machine(grounds.bare_node(), *FILE) as machine:
         grounds.stack.kube.delete("v1", "Node", machine.node)
         file("maintenance")(machine)
-        wait_for("a failure to say so", lambda: "could not write the Node" in machine.log, 10)
+        wait_for("a failure to say so", lambda: "could not write the Node" in machine.log)
         grounds.bring_back(machine.node)
         machine.renew_account()  # as that of a new pod: the old token speaks for a Node that is no more
         machine.await_said(NoticeKind.MAINTENANCE)
@@ -576,19 +574,19 @@ def marker(grounds: Yard, name: str) -> Marker:
 def wait_until_crossed_out(grounds: Yard, name: str) -> None:
     """Wait until nothing of a job says that it was ever to go."""
     job = grounds.jobs[name]
-    wait_for("no marker", lambda: evicting.marker(grounds.stack, TEAM, job) is None, 10)
+    wait_for("no marker", lambda: evicting.marker(grounds.stack, TEAM, job) is None)
 
 
 def save(grounds: Yard, name: str) -> None:
     """Wait for the question, and answer it."""
-    wait_for("the question", lambda: requests(grounds, name), 10)
+    wait_for("the question", lambda: requests(grounds, name))
     evicting.answer(grounds.stack, TEAM, grounds.jobs[name], STEP)
 
 
 def served(grounds: Yard, name: str) -> Marker:
     """Wait until a job is sent on, and return what its Workload says of it."""
     job = grounds.jobs[name]
-    wait_for(f"{name} to be sent on", lambda: evicting.phase(grounds.stack, TEAM, job) is Phase.DONE, 40)
+    wait_for(f"{name} to be sent on", lambda: evicting.phase(grounds.stack, TEAM, job) is Phase.DONE)
     return marker(grounds, name)
 
 

@@ -714,7 +714,7 @@ def test_a_run_that_the_gate_passed_is_proven_by_the_audit_log(stack: Stack, tea
     filler = stack.submit(team, 4, job_class="urgent", run=60, longest=70)
     wait_for("the filler", lambda: stack.flavor(team, filler))
     bursting = stack.submit(team, 4, job_class="urgent")
-    wait_for("the job in the cloud", lambda: stack.flavor(team, bursting) == CLOUD, 15)
+    wait_for("the job in the cloud", lambda: stack.flavor(team, bursting) == CLOUD)
     wait_for("its pod in the log", lambda: proof(stack, began).pods)
     found = proof(stack, began)
     assert (found.pods, found.unproven, found.forged) == (1, (), ())
@@ -731,7 +731,7 @@ def test_an_administrator_who_forges_the_gate_is_found_in_the_audit_log(stack: S
         workload = stack.workload(team, forged)
         answer = check("Ready") | {"metadata": {"name": workload["metadata"]["name"], "namespace": team}}
         stack.kube.apply(answer, subresource="status")
-        wait_for("the forged start", lambda: stack.flavor(team, forged) == CLOUD, 10)
+        wait_for("the forged start", lambda: stack.flavor(team, forged) == CLOUD)
         wait_for("its pod in the log", lambda: proof(stack, began).pods)
     finally:
         stack.scale_agent(1)
@@ -749,7 +749,7 @@ def scene(stack: Stack) -> Iterator[dict[str, str]]:
         wait_for("a local job", lambda: stack.flavor(TEAM, jobs["running"]))
         jobs["bursting"] = send_to_the_gate(stack, TEAM)
         pass_the_gate(stack, TEAM, jobs["bursting"])
-        wait_for("a job in the cloud", lambda: stack.flavor(TEAM, jobs["bursting"]) == CLOUD, 15)
+        wait_for("a job in the cloud", lambda: stack.flavor(TEAM, jobs["bursting"]) == CLOUD)
         jobs["gated"] = send_to_the_gate(stack, TEAM)
         jobs["waiting"] = submit(stack, TEAM, 4)
         jobs["nightly"] = submit(stack, TEAM, 4, job_class="night")
@@ -805,10 +805,10 @@ def powerful(stack: Stack, scene: dict[str, str]) -> Iterator[dict[str, str]]:
     """The scene, with an agent whom somebody has made an administrator."""
     binding, secrets = administrator(AGENT_USER), f"{SYSTEM}/secrets"
     stack.kube.apply(binding)
-    wait_for("the binding", lambda: stack.request_as(AGENT_USER, "GET", secrets, None, JSON).is_success, 5)
+    wait_for("the binding", lambda: stack.request_as(AGENT_USER, "GET", secrets, None, JSON).is_success)
     yield scene
     stack.kube.delete(binding["apiVersion"], binding["kind"], binding["metadata"]["name"])
-    wait_for("its end", lambda: not stack.request_as(AGENT_USER, "GET", secrets, None, JSON).is_success, 5)
+    wait_for("its end", lambda: not stack.request_as(AGENT_USER, "GET", secrets, None, JSON).is_success)
 
 
 def administrator(user: str) -> dict[str, Any]:

@@ -76,7 +76,7 @@ def kinds(stack: Stack) -> Iterator[Kinds]:
             assert moved.is_success, moved.text
         for manifest in [*roles(), *rights_of_operators()]:
             stack.kube.apply(manifest)
-        wait_for("the roles", lambda: not Kinds(stack).submit(CUSTOM[0], unchanged), 5)
+        wait_for("the roles", lambda: not Kinds(stack).submit(CUSTOM[0], unchanged))
         yield Kinds(stack)
         for kind in CUSTOM:
             for name in ("waiting", "bursting"):
@@ -138,7 +138,7 @@ def test_the_agent_moves_no_running_job(kinds: Kinds, kind: JobKind) -> None:
         kinds.stack.kube.request("PATCH", path, nested(kind.suspend, False), content_type=MERGE)
         return "only suspended jobs" in kinds.ask(AGENT_USER, "PATCH", kind, "waiting", labels(queue=TWIN))
 
-    wait_for("a refusal", refused_while_it_runs, 5)
+    wait_for("a refusal", refused_while_it_runs)
     kinds.stack.kube.request("PATCH", path, nested(kind.suspend, True), content_type=MERGE)
 
 
@@ -151,7 +151,7 @@ def test_a_field_that_only_looks_like_suspend_proves_nothing(kinds: Kinds, kind:
         kinds.stack.kube.request("PATCH", path, body, content_type=MERGE)
         return "only suspended jobs" in kinds.ask(AGENT_USER, "PATCH", kind, "waiting", labels(queue=TWIN))
 
-    wait_for("a refusal", refused_while_it_runs, 5)
+    wait_for("a refusal", refused_while_it_runs)
     kinds.stack.kube.request("PATCH", path, nested(kind.suspend, True), content_type=MERGE)
 
 
@@ -330,7 +330,7 @@ def served(stack: Stack, kind: JobKind) -> Iterator[None]:
     found = stack.kube.find(crd["apiVersion"], crd["kind"], crd["metadata"]["name"])
     if found is None:
         stack.kube.create(crd)
-        wait_for(f"{kind.kind} to be served", lambda: established(stack.kube, crd["metadata"]["name"]), 10)
+        wait_for(f"{kind.kind} to be served", lambda: established(stack.kube, crd["metadata"]["name"]))
     yield
     if found is None:
         stack.kube.delete(crd["apiVersion"], crd["kind"], crd["metadata"]["name"])

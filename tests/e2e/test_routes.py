@@ -109,15 +109,13 @@ def alarms(stack: Stack, kind: str) -> list[str]:
 
 def test_a_job_recalled_while_it_runs_in_the_cloud_goes_home_with_its_workload(full: Stack, team: str) -> None:
     job = full.submit(team, 4, run=200, longest=220)
-    wait_for("the job in the cloud", lambda: full.flavor(team, job) == SPOT, 15)
+    wait_for("the job in the cloud", lambda: full.flavor(team, job) == SPOT)
     uid = full.workload(team, job)["metadata"]["uid"]
     recall(full, team, job)
-    wait_for("its old queue", lambda: label(full, team, job) == team, 10)
-    wait_for("its Workload in it", lambda: full.workload(team, job)["spec"]["queueName"] == team, 5)
+    wait_for("its old queue", lambda: label(full, team, job) == team)
+    wait_for("its Workload in it", lambda: full.workload(team, job)["spec"]["queueName"] == team)
     assert full.workload(team, job)["metadata"]["uid"] == uid
-    closing = wait_for(
-        "its end", lambda: next((c for c in full.ledger()[1] if c.attempt.workload_uid == uid), None), 10
-    )
+    closing = wait_for("its end", lambda: next((c for c in full.ledger()[1] if c.attempt.workload_uid == uid), None))
     assert 0 < closing.usd < Decimal("50")
 
 
@@ -127,11 +125,11 @@ def test_a_job_recalled_from_the_gate_never_ran_and_cost_nothing(full: Stack, te
         job = full.submit(team, 4)
         wait_for("its Workload", lambda: full.workload(team, job))
         move(full, team, job, burst_queue(team, SPOT))
-        wait_for("the gate", lambda: gate(full, team, job) == "Pending", 10)
+        wait_for("the gate", lambda: gate(full, team, job) == "Pending")
         recall(full, team, job)
     finally:
         full.scale_agent(1)
-    wait_for("its old queue", lambda: label(full, team, job) == team, 15)
+    wait_for("its old queue", lambda: label(full, team, job) == team)
     uid = full.workload(team, job)["metadata"]["uid"]
     assert not [one for one in full.ledger()[0] if one.attempt.workload_uid == uid]
 
@@ -139,20 +137,20 @@ def test_a_job_recalled_from_the_gate_never_ran_and_cost_nothing(full: Stack, te
 def test_a_job_recalled_while_it_waits_in_a_twin_goes_home(full: Stack, team: str) -> None:
     with cloud_quota(full, SPOT, 0):
         job = full.submit(team, 4)
-        wait_for("the release", lambda: label(full, team, job) == burst_queue(team, SPOT), 15)
+        wait_for("the release", lambda: label(full, team, job) == burst_queue(team, SPOT))
         assert reserved_flavor(full.workload(team, job)) is None
         recall(full, team, job)
-        wait_for("its old queue", lambda: label(full, team, job) == team, 10)
+        wait_for("its old queue", lambda: label(full, team, job) == team)
 
 
 @pytest.mark.long
 def test_a_job_that_waits_for_spot_in_vain_goes_to_on_demand_with_the_same_workload(full: Stack, team: str) -> None:
     with cloud_quota(full, SPOT, 0):
         job = full.submit(team, 4)
-        wait_for("the release to spot", lambda: label(full, team, job) == burst_queue(team, SPOT), 15)
+        wait_for("the release to spot", lambda: label(full, team, job) == burst_queue(team, SPOT))
         uid = full.workload(team, job)["metadata"]["uid"]
         wait_for("the release to on-demand", lambda: label(full, team, job) == burst_queue(team, ON_DEMAND), 90)
-        wait_for("the job in the cloud", lambda: full.flavor(team, job) == ON_DEMAND, 10)
+        wait_for("the job in the cloud", lambda: full.flavor(team, job) == ON_DEMAND)
     assert full.workload(team, job)["metadata"]["uid"] == uid
     [opening] = [one for one in full.ledger()[0] if one.attempt.workload_uid == uid]
     assert opening.flavor == ON_DEMAND
@@ -160,9 +158,9 @@ def test_a_job_that_waits_for_spot_in_vain_goes_to_on_demand_with_the_same_workl
 
 def test_with_spot_full_the_next_job_goes_to_on_demand_at_once(full: Stack, team: str) -> None:
     fillers = [full.submit(team, 8, job_class="urgent", run=200, longest=220) for _ in range(SPOT_GPUS // 8)]
-    wait_for("spot to be full", lambda: all(full.flavor(team, one) == SPOT for one in fillers), 30)
+    wait_for("spot to be full", lambda: all(full.flavor(team, one) == SPOT for one in fillers))
     job = full.submit(team, 8, job_class="urgent")
-    assert wait_for("the job in the cloud", lambda: full.flavor(team, job), 15) == ON_DEMAND
+    assert wait_for("the job in the cloud", lambda: full.flavor(team, job)) == ON_DEMAND
 
 
 def test_a_class_starts_only_in_its_window(wide: Stack, team: str) -> None:
@@ -173,12 +171,12 @@ def test_a_class_starts_only_in_its_window(wide: Stack, team: str) -> None:
     try:
         assert wide.changes(changed) == {"update": 1}, "the agent's ConfigMap alone"
         queue = window_queue(team, "night")
-        wait_for("the queue to be held", lambda: stop_policy(wide, team, queue) == "Hold", 20)
+        wait_for("the queue to be held", lambda: stop_policy(wide, team, queue) == "Hold")
         job = wide.submit(team, 1, job_class="night")
-        wait_for("the verdict", lambda: wide.verdict(team, job).get("code") == "window", 10)
+        wait_for("the verdict", lambda: wide.verdict(team, job).get("code") == "window")
         assert wide.flavor(team, job) is None
-        wait_for("the window to open", lambda: stop_policy(wide, team, queue) == "None", 60)
-        assert wait_for("the job", lambda: wide.flavor(team, job), 5) == LOCAL
+        wait_for("the window to open", lambda: stop_policy(wide, team, queue) == "None")
+        assert wait_for("the job", lambda: wide.flavor(team, job)) == LOCAL
         assert agent_pid(wide) == process, "a changed ConfigMap is read again, by the same process"
     finally:
         assert wide.up(WIDE_FLEET_FILE).succeeded
@@ -198,9 +196,9 @@ def test_a_budget_refills_at_the_turn_of_its_own_day(full: Stack, team: str) -> 
     assert full.up(WIDE_FLEET_FILE.replace(budget, f"{budget}, time_zone: {zone}")).succeeded
     try:
         first = full.submit(team, 8, run=60, longest=40, project="daily")  # stopped at its limit
-        wait_for("the first in the cloud", lambda: full.flavor(team, first) == SPOT, 20)
+        wait_for("the first in the cloud", lambda: full.flavor(team, first) == SPOT)
         second = full.submit(team, 8, run=30, longest=40, project="daily")
-        wait_for("the budget verdict", lambda: full.verdict(team, second).get("code") == "budget", 15)
+        wait_for("the budget verdict", lambda: full.verdict(team, second).get("code") == "budget")
         wait_for("the second in the cloud", lambda: full.flavor(team, second) == SPOT, 120)
         # What it runs after midnight is the next day's money, so the last minutes' worth may be left of this day's.
         assert full.fleet_now() >= turn.timestamp() - MINUTES_LEFT * 60
@@ -211,9 +209,9 @@ def test_a_budget_refills_at_the_turn_of_its_own_day(full: Stack, team: str) -> 
 def test_a_top_up_lets_the_next_job_go(full: Stack, team: str) -> None:
     """Ten minutes of 8 GPUs cost 4.80 of 20 USD a day; another forty would not fit, but for the top-up."""
     first = full.submit(team, 8, run=10, longest=40, project="paper")
-    wait_for("the first's end", lambda: condition(full.workload(team, first), "Finished"), 60)
+    wait_for("the first's end", lambda: condition(full.workload(team, first), "Finished"))
     second = full.submit(team, 8, run=10, longest=40, project="paper")
-    wait_for("the budget verdict", lambda: full.verdict(team, second).get("code") == "budget", 20)
+    wait_for("the budget verdict", lambda: full.verdict(team, second).get("code") == "budget")
     now = full.fleet_now()
     granted = TopUp(
         id="deadline",
@@ -226,7 +224,7 @@ def test_a_top_up_lets_the_next_job_go(full: Stack, team: str) -> None:
     )
     path = full.kube.path("v1", "ConfigMap", TOP_UPS_NAME, SYSTEM_NAMESPACE)
     full.kube.request("PATCH", path, {"data": {granted.id: to_text(granted)}}, content_type=MERGE)
-    assert wait_for("the second in the cloud", lambda: full.flavor(team, second), 20) == SPOT
+    assert wait_for("the second in the cloud", lambda: full.flavor(team, second)) == SPOT
     kept = list(full.plane.state.root.glob("volumes/**/v1/top-ups/deadline.json"))
     assert len(kept) == 1
 
@@ -236,10 +234,10 @@ def test_a_label_that_somebody_keeps_taking_back_is_left_alone_with_an_alarm(ful
     with without_policy(full, "gpufleet-jobs-keep-their-queue"), cloud_quota(full, SPOT, 0):
         job = full.submit(team, 4)
         for number in range(MOST_RETURNS + 1):
-            wait_for(f"release {number + 1}", lambda: label(full, team, job) == burst_queue(team, SPOT), 20)
-            wait_for("the verdict", lambda: full.verdict(team, job).get("code") == "released", 10)
-            wait_for("the policy to be gone", lambda: may(full, team, job, home), 10)
-        wait_for("the verdict", lambda: full.verdict(team, job).get("code") == "taken-back", 20)
+            wait_for(f"release {number + 1}", lambda: label(full, team, job) == burst_queue(team, SPOT))
+            wait_for("the verdict", lambda: full.verdict(team, job).get("code") == "released")
+            wait_for("the policy to be gone", lambda: may(full, team, job, home))
+        wait_for("the verdict", lambda: full.verdict(team, job).get("code") == "taken-back")
     assert label(full, team, job) == team
     assert full.flavor(team, job) is None
     assert alarms(full, "label-reverted")
@@ -260,7 +258,7 @@ def test_a_twin_that_is_deleted_is_alarmed_and_its_flavor_left_out(full: Stack, 
     full.kube.delete(KUEUE, "LocalQueue", queue, team)
     try:
         job = full.submit(team, 4)
-        assert wait_for("the job in the cloud", lambda: full.flavor(team, job), 20) == ON_DEMAND
+        assert wait_for("the job in the cloud", lambda: full.flavor(team, job)) == ON_DEMAND
         assert alarms(full, "twin-broken")
     finally:
         metadata = {key: manifest["metadata"][key] for key in ("name", "namespace", "labels")}

@@ -128,7 +128,7 @@ def yard(stack: Stack, directory: Path, *, fleet_nodes: int, bare_nodes: int) ->
         for name, manifest in manifests.items():
             afterwards.callback(stack.kube.delete, "v1", "Node", name)
             stack.kube.ensure(manifest)
-        wait_for("the nodes", lambda: all_ready(stack, {*of_fleet, *bare}), 20)
+        wait_for("the nodes", lambda: all_ready(stack, {*of_fleet, *bare}))
         afterwards.callback(stack.clear, TEAM)
         filler = stack.submit(TEAM, 8, job_class="urgent", run=300, longest=320)
         wait_for("the filler", lambda: stack.flavor(TEAM, filler) == LOCAL)
@@ -153,7 +153,7 @@ def without_api_server(stack: Stack) -> Iterator[None]:
     """The API server is killed, and comes back after the block; nobody waits for it."""
     server = processes.records(stack.plane.state)["apiserver"]
     os.kill(server.pid or 0, signal.SIGKILL)
-    wait_for("its end", lambda: not server.alive, 5)
+    wait_for("its end", lambda: not server.alive)
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from tests.builders import a_config, a_team
 from tests.fakes.cluster import FakeCluster
 from tests.fakes.furniture import put_config
 
-PATIENCE_SECONDS = 5.0
+PATIENCE_SECONDS = 30.0
 
 
 def test_a_good_change_is_taken_and_the_same_text_changes_nothing() -> None:

@@ -81,7 +81,7 @@ def test_the_shell_script_passes_sigterm_on_and_exits_as_the_training_did(tmp_pa
 
     process.send_signal(signal.SIGTERM)
 
-    assert process.wait(timeout=10) == 143
+    assert process.wait(timeout=60) == 143
     assert (tmp_path / "saved").exists()
 
 

@@ -60,9 +60,9 @@ def together(world: int, work: Callable[[Ranks], Result]) -> list[Result | BaseE
     def agree_as(rank: int) -> Callable[[int], int]:
         def agree(value: int) -> int:
             values[rank] = value
-            barrier.wait(timeout=10)
+            barrier.wait(timeout=60)
             largest = max(values)
-            barrier.wait(timeout=10)
+            barrier.wait(timeout=60)
             return largest
 
         return agree
