@@ -18,7 +18,7 @@ from infra.commands.budget_file import change_limits
 from infra.commands.budget_log import Event, events_of
 from infra.commands.columns import ABSENT, columns
 from infra.commands.ledgers import LedgerUrl, bucket_of, ledger_of_cluster, reader_of
-from infra.commands.options import ClusterStack, Json
+from infra.commands.options import ClusterStack, Json, Since
 from infra.commands.places import stack_files
 from infra.commands.project import stack_file
 from infra.commands.topping import ask_for_top_up, moment_of, scope_of
@@ -142,9 +142,7 @@ def top_up(
 @app.command()
 def log(
     scope: Annotated[str | None, typer.Option(help='Only what this scope pays: `fleet`, "team NAME", ….')] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="DATE|DURATION", help="Only from then on, e.g. 2026-11-01 (UTC) or 7d.")
-    ] = None,
+    since: Since = None,
     stack: ClusterStack = "local",
     ledger: LedgerUrl = None,
     as_json: Json = False,

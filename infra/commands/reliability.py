@@ -14,7 +14,7 @@ import typer
 from infra.commands.cluster import Cluster, connect, read_cluster
 from infra.commands.eviction_stories import Evicted, marked, row_of, runs_since, story, table
 from infra.commands.ledgers import LedgerUrl, bucket_in, bucket_of, ledger_of_cluster
-from infra.commands.options import ClusterStack, Json
+from infra.commands.options import ClusterStack, Json, Since
 from infra.commands.topping import moment_of
 from infra.local.errors import LocalError
 from runtime.cost.ledger import Books
@@ -34,9 +34,7 @@ class NoSuchTeamError(LocalError):
 
 def evictions(
     team: Annotated[str | None, typer.Option(help="Only this team's jobs.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="DATE|DURATION", help="Only from then on, e.g. 2026-11-01 (UTC) or 7d.")
-    ] = None,
+    since: Since = None,
     stack: ClusterStack = "local",
     ledger: LedgerUrl = None,
     as_json: Json = False,

@@ -26,6 +26,9 @@ _SINCE_VERSION_2: Final = frozenset({"project", "fixed_usd"})
 _READABLE: Final = (1, ENTRY_VERSION)
 
 
+_Entry = TypeVar("_Entry", Opening, Closing, TopUp, Loss)
+
+
 class EntryError(ValueError):
     """A text that should be an entry of the ledger is not one that this release reads."""
 
@@ -75,12 +78,7 @@ def top_up_from_dict(entry: object) -> TopUp:
     Raises:
         EntryError: when a field is missing, unknown or out of range, or the version is not known.
     """
-    try:
-        return topups.check(_from_dict(TopUp, entry))
-    except EntryError:
-        raise
-    except ValueError as error:
-        raise EntryError(f"topup: {error}") from error
+    return _checked(topups.check, _from_dict(TopUp, entry))
 
 
 def loss_to_dict(loss: Loss) -> dict[str, Any]:
@@ -94,12 +92,14 @@ def loss_from_dict(entry: object) -> Loss:
     Raises:
         EntryError: when a field is missing, unknown or out of range, or the version is not known.
     """
+    return _checked(losses.check, _from_dict(Loss, entry))
+
+
+def _checked(check: Callable[[_Entry], _Entry], entry: _Entry) -> _Entry:
     try:
-        return losses.check(_from_dict(Loss, entry))
-    except EntryError:
-        raise
+        return check(entry)
     except ValueError as error:
-        raise EntryError(f"loss: {error}") from error
+        raise EntryError(f"{type(entry).__name__.lower()}: {error}") from error
 
 
 def _to_dict(value: Opening | Closing | TopUp | Loss) -> dict[str, Any]:
@@ -120,7 +120,6 @@ def _plain(item: object) -> object:
 
 
 _ATTEMPT_READERS: Final[Mapping[str, Callable[[object], Any]]] = {"workload_uid": text, "reserved_at": whole}
-_Entry = TypeVar("_Entry", Opening, Closing, TopUp, Loss)
 
 
 def _readers(kind: type[Opening | Closing | TopUp | Loss], version: int) -> dict[str, Callable[[object], Any]]:
