@@ -30,8 +30,8 @@ LOCAL_PORT_VARIABLE: Final = "GPUFLEET_PORT_HEALTH"
 
 BIND_VARIABLE: Final = "GPUFLEET_BIND"
 LOOPBACK: Final = "127.0.0.1"
-EVERYWHERE: Final = "0.0.0.0"
-"""In a pod: the kubelet and Prometheus ask from outside."""
+EVERYWHERE: Final = ""
+"""In a pod: the kubelet and Prometheus ask from outside, by IPv4 or IPv6."""
 
 DEFAULT_LEASE: Final = "4s"
 """A dead leader is followed within 5 s; runtime.lease says what that costs."""

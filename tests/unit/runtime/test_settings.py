@@ -25,7 +25,7 @@ def test_the_file_the_components_wrote_is_read_back(config_file: Path) -> None:
         "ns",
         "file:///var/lib/gpufleet/ledger",
     )
-    assert (settings.bind, settings.health_port, settings.lease_seconds) == ("0.0.0.0", 8080, 4)
+    assert (settings.bind, settings.health_port, settings.lease_seconds) == ("", 8080, 4)
 
 
 def test_arguments_are_taken(config_file: Path) -> None:
