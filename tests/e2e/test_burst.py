@@ -93,7 +93,7 @@ def test_with_the_agent_away_local_work_starts_and_nothing_starts_in_the_cloud(s
         assert wait_for("the local job", lambda: stack.flavor(team, local)) == LOCAL
         waiting = stack.submit(team, 8)
         with pytest.raises(pytest.fail.Exception):
-            wait_for("a start that must not happen", lambda: stack.flavor(team, waiting))
+            wait_for("a start that must not happen", lambda: stack.flavor(team, waiting), 12)
     finally:
         stack.scale_agent(1)
     wait_for("the job in the cloud", lambda: stack.flavor(team, waiting) == CLOUD)
