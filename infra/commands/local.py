@@ -131,15 +131,19 @@ def env(stack: LocalStack = "local", as_json: Json = False) -> None:
 def tools(as_json: Json = False) -> None:
     """Find, download or build the binaries of the embedded stack, and say where they are.
 
+    Those marked on-demand serve tests and benchmarks only; whoever is the first to need one builds it.
+
     Exit code: 0; 1 where one cannot be had, with every way that was tried.
     """
     found = toolchain.resolve(TOOLS, console=Console(stderr=True))
     if as_json:
         rows = {name: {"path": str(path), "way": found.ways[name]} for name, path in sorted(found.paths.items())}
-        typer.echo(json.dumps(rows, indent=2))
+        spare = {name: {"path": path and str(path), "way": "on-demand"} for name, path in toolchain.on_demand().items()}
+        typer.echo(json.dumps(rows | spare, indent=2))
         return
     cells = [(name, found.ways[name].replace(" ", "-"), path) for name, path in sorted(found.paths.items())]
-    for line in columns(["TOOL", "WAY", "PATH"], cells):
+    unasked = [(name, "on-demand", path) for name, path in toolchain.on_demand().items()]
+    for line in columns(["TOOL", "WAY", "PATH"], [*cells, *unasked]):
         typer.echo(line)
 
 

@@ -21,9 +21,10 @@ from infra.local.engine import Engine, EngineError
 from infra.local.errors import disk_full_is_plain
 from infra.local.kwok import KwokPool
 from infra.local.state import State
+from stacks.devices import node_capacity
 from stacks.flavors import flavors_of_pools
 from stacks.fleet import Fleet
-from stacks.labels import AGENT_NAME, BURST_TAINT, LOCATION_LABEL, POOL_LABEL, SYSTEM_NAMESPACE
+from stacks.labels import AGENT_NAME, BURST_TAINT, GPU_RESOURCE, LOCATION_LABEL, POOL_LABEL, SYSTEM_NAMESPACE
 from stacks.pools import CloudPool, OnPremPool, Pool
 
 TOOLS = (
@@ -133,10 +134,11 @@ def kwok_pool(name: str, pool: Pool) -> KwokPool:
     """The pretended nodes of a pool.
 
     Named on-prem nodes come bare, since `pulumi up` labels them; all others carry the labels that a kubelet or an
-    autoscaler would give them.
+    autoscaler would give them. They offer what the device plugin would: GPUs, MIG slices and shares.
     """
     [flavor] = flavors_of_pools({name: pool}).values()
     labels = {**flavor.node_labels, POOL_LABEL: name, LOCATION_LABEL: pool.location}
+    offered = node_capacity(pool)
     match pool:
         case OnPremPool():
             names = pool.node_names or tuple(f"{name}-{index}" for index in range(pool.nodes))
@@ -144,9 +146,10 @@ def kwok_pool(name: str, pool: Pool) -> KwokPool:
                 name,
                 names,
                 labels={} if pool.node_names else labels,
-                gpus_per_node=pool.gpus_per_node,
+                gpus_per_node=offered.pop(GPU_RESOURCE, 0),
                 cpus_per_node=pool.cpus_per_node,
                 memory_gib_per_node=pool.memory_per_node // 2**30,
+                resources=offered,
             )
         case CloudPool():
             count = math.ceil(pool.gpus / pool.gpus_per_node)
@@ -155,7 +158,8 @@ def kwok_pool(name: str, pool: Pool) -> KwokPool:
                 tuple(f"{name}-{index}" for index in range(count)),
                 labels=labels,
                 taints=({"key": BURST_TAINT, "value": "true", "effect": "NoSchedule"},),
-                gpus_per_node=pool.gpus_per_node,
+                gpus_per_node=offered.pop(GPU_RESOURCE, 0),
+                resources=offered,
                 cpus_per_node=int(pool.cpus_per_gpu * pool.gpus_per_node),
                 memory_gib_per_node=pool.memory_per_gpu * pool.gpus_per_node // 2**30,
             )

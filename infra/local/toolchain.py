@@ -80,6 +80,15 @@ def resolve(
         return resolver.run([known.tools[name] for name in names], only_present=only_present)
 
 
+def on_demand(known: Versions | None = None) -> Mapping[str, Path | None]:
+    """Return the tools that are built when somebody first asks, and where they are; None where nobody has asked."""
+    known = known or versions.load()
+    root = cache_root() / str(versions.this_platform())
+    asked_for = [tool for tool in known.tools.values() if tool.on_demand]
+    places = {tool.name: root / f"{tool.name}-{tool.version}" / tool.name for tool in asked_for}
+    return {name: place if place.is_file() else None for name, place in sorted(places.items())}
+
+
 class _Resolver:
     """One run; collects per tool why each way failed."""
 
@@ -159,7 +168,7 @@ class _Resolver:
             go = self._go()
         except ToolchainError as error:
             raise self._failure(missing, manifests, f"go build: {error}") from error
-        gobuild.require_space(go, self._root)
+        gobuild.require_space(go, self._root, missing)
         for module in sorted({tool.module for tool in missing}):
             with self._filling(f"build-{module}", f"builds {module}") as scratch:
                 still = [tool for tool in missing if tool.module == module and not self._take_cached(tool)]

@@ -28,13 +28,14 @@ class Platform:
 
 @dataclass(frozen=True)
 class Tool:
-    """One binary: which version, and every way to get it."""
+    """One binary: which version, and every way to get it; one `on_demand` is not part of the embedded stack."""
 
     name: str
     version: str
     module: str
     package: str
     builds: str = ""
+    on_demand: bool = False
     version_arguments: tuple[str, ...] = ()
     url: str = ""
     member: str = ""

@@ -94,15 +94,15 @@ class Machine:
         text = self.raw()["metadata"].get("annotations", {}).get(NOTICES_ANNOTATION, "[]")
         return {notice.kind: notice for notice in notices_from_json(text)}
 
-    def await_said(self, *kinds: NoticeKind, seconds: float = 15) -> dict[NoticeKind, Notice]:
+    def await_said(self, *kinds: NoticeKind) -> dict[NoticeKind, Notice]:
         """Wait until exactly these kinds of notices stand on the Node."""
         names = ", ".join(kinds) or "nothing"
-        wait_for(f"{names} on {self.node}", lambda: set(self.said()) == set(kinds), seconds)
+        wait_for(f"{names} on {self.node}", lambda: set(self.said()) == set(kinds))
         return self.said()
 
-    def await_before(self, seconds: float = 20) -> None:
+    def await_before(self) -> None:
         """Wait until the Node is as it was before its notices."""
-        wait_for(f"{self.node} to be as before", lambda: as_it_stands(self.raw()) == self.before, seconds)
+        wait_for(f"{self.node} to be as before", lambda: as_it_stands(self.raw()) == self.before)
 
     def edit(self, annotations: Mapping[str, str | None] | None = None, **spec: Any) -> None:
         """Write the Node as somebody who may do everything."""

@@ -15,6 +15,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+TOKEN = "/latest/api/token"
+LONGEST_TOKEN_SECONDS = 21_600
 AWS = "/latest/meta-data/"
 SPOT = f"{AWS}spot/instance-action"
 REBALANCE = f"{AWS}events/recommendations/rebalance"
@@ -33,7 +35,7 @@ class FakeMetadata:
     aws: dict[str, str] = field(default_factory=dict)
     aws_status: int = 200
     token_status: int = 200
-    token_seconds: int = 21_600
+    token_seconds: int = LONGEST_TOKEN_SECONDS
     tokens_work: bool = True
     hop_limited: bool = False
     gcp: dict[str, str] = field(default_factory=lambda: {"preempted": "FALSE", "maintenance-event": "NONE"})
@@ -107,8 +109,8 @@ def _handler(fake: FakeMetadata) -> type[BaseHTTPRequestHandler]:
             if fake.hop_limited:
                 fake.stopping.wait(10)
                 return
-            seconds = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds")
-            if self.path != "/latest/api/token" or seconds is None:
+            seconds = self.headers.get("X-aws-ec2-metadata-token-ttl-seconds", "")
+            if self.path != TOKEN or not (seconds.isdecimal() and 0 < int(seconds) <= LONGEST_TOKEN_SECONDS):
                 self._send(400, "")
             elif fake.token_status != 200:
                 self._send(fake.token_status, "<html>not here</html>")

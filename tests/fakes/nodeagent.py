@@ -19,13 +19,21 @@ _TOKEN_SECONDS: Final = 3_600
 _GRACE_SECONDS: Final = 5.0
 
 
-def write_account(kube: KubeClient, state: State, directory: Path, *, node: str | None = None) -> Path:
+def write_account(
+    kube: KubeClient,
+    state: State,
+    directory: Path,
+    *,
+    node: str | None = None,
+    name: str = NODE_AGENT_NAME,
+    namespace: str = SYSTEM_NAMESPACE,
+) -> Path:
     """What a pod of the node agent finds at the usual place: the token of its service account, and the authority.
 
     A token that is bound to a node says so with every request, as that of a pod there does; policies ask for it.
     """
     directory.mkdir(parents=True, exist_ok=True)
-    path = kube.path("v1", "ServiceAccount", NODE_AGENT_NAME, SYSTEM_NAMESPACE)
+    path = kube.path("v1", "ServiceAccount", name, namespace)
     spec: dict[str, Any] = {"expirationSeconds": _TOKEN_SECONDS}
     if node is not None:
         uid = kube.get("v1", "Node", node)["metadata"]["uid"]

@@ -1,4 +1,4 @@
-"""When this process is told, by watches, that a notice was acted on: the cordon, the word to a pod, the requeue."""
+"""When this process is told, by watches, that a notice was acted on: the cordon, the word to a pod or its end, the requeue."""
 
 from __future__ import annotations
 
@@ -55,11 +55,18 @@ class Watcher:
 
     def placed(self) -> Mapping[str, str]:
         """The running pods and their nodes."""
-        return {
-            name: raw["spec"]["nodeName"]
+        return {name: raw["spec"]["nodeName"] for name, raw in self._running()}
+
+    def jobs(self) -> Mapping[str, str]:
+        """The running pods and their jobs."""
+        return {name: raw["metadata"]["ownerReferences"][0]["name"] for name, raw in self._running()}
+
+    def _running(self) -> list[tuple[str, Raw]]:
+        return [
+            (name, raw)
             for name, raw in list(self._pods.items())
             if raw.get("status", {}).get("phase") == "Running" and "deletionTimestamp" not in raw["metadata"]
-        }
+        ]
 
     def _node(self, name: str, raw: Raw, at: float) -> None:
         if name == self._awaited[0] and raw["spec"].get("unschedulable"):
@@ -68,6 +75,8 @@ class Watcher:
     def _pod(self, name: str, raw: Raw, at: float) -> None:
         if name != self._awaited[1]:
             return
+        if "deletionTimestamp" in raw["metadata"]:
+            self.seen.setdefault(f"end of {name}", at)
         text = _annotations(raw).get(CHECKPOINT_REQUEST_ANNOTATION)
         if text and f"request to {name}" not in self.seen:
             self.seen[f"request to {name}"] = at

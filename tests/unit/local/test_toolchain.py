@@ -10,7 +10,9 @@ import subprocess
 import sys
 import tarfile
 import textwrap
+from dataclasses import replace
 from pathlib import Path
+from shutil import disk_usage
 
 import httpx2
 import pytest
@@ -18,6 +20,7 @@ from rich.console import Console
 
 from infra.local import gobuild, toolchain, versions
 from infra.local.download import Downloader
+from infra.local.embedded import TOOLS
 from infra.local.errors import DiskSpaceError, ToolchainError
 from infra.local.versions import Platform, Tool, Versions
 
@@ -293,6 +296,30 @@ def test_the_cache_stands_where_the_environment_says(environment: dict[str, str]
 def test_an_unknown_tool_is_refused() -> None:
     with pytest.raises(ToolchainError, match="unknown tool 'docker'; known are"):
         toolchain.resolve(["docker"], console=Console(file=io.StringIO()))
+
+
+def test_a_tool_on_demand_is_built_for_whoever_asks_and_said_to_be_there(
+    empty_path: Path, roomy: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked_for = replace(PLAIN, url="", on_demand=True)
+    assert toolchain.on_demand(known(asked_for)) == {"plain": None}
+    fake_go(empty_path, "echo '#!' > $GOBIN/plain; chmod +x $GOBIN/plain")
+    monkeypatch.setattr(gobuild, "_BUILD_CACHE_GIB", 2 * disk_usage("/").free / 2**30)
+    found = resolve([asked_for])
+    assert found.ways == {"plain": "built"}
+    assert toolchain.on_demand(known(asked_for)) == {"plain": found.path("plain")}
+
+
+def test_the_embedded_stack_is_everything_that_is_not_on_demand() -> None:
+    assert {tool.name for tool in versions.load().tools.values() if not tool.on_demand} == set(TOOLS)
+
+
+def test_what_is_on_demand_shares_no_module_with_the_embedded_stack() -> None:
+    modules = {
+        flag: {tool.module for tool in versions.load().tools.values() if tool.on_demand is flag}
+        for flag in (True, False)
+    }
+    assert not modules[True] & modules[False]
 
 
 def test_every_tool_of_the_file_is_in_its_go_mod_at_its_version() -> None:
