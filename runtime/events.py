@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from runtime.clock import format_micro_time
-from runtime.resource import CONFIG_MAPS, EVENTS, NAMESPACES, WORKLOADS
+from runtime.resource import CONFIG_MAPS, EVENTS, NAMESPACES, NODES, WORKLOADS
 from runtime.routing.snapshot import Job
 from stacks.labels import AGENT_NAME, PREFIX
 
@@ -90,6 +90,11 @@ def requeued(job: Job, sentence: str) -> Event:
     return _of_job(job, "Requeued", "Requeue", sentence, "Warning")
 
 
+def not_moved(job: Job, sentence: str) -> Event:
+    """The job was not moved where an administrator wanted it."""
+    return _of_job(job, "NotMoved", "Move", sentence)
+
+
 def held_by_budget(job: Job, sentence: str) -> Event:
     """The wait is over, but a budget does not allow the job to leave."""
     return _of_job(job, "BurstHeldByBudget", "Hold", sentence, "Warning")
@@ -138,6 +143,18 @@ def budget_threshold(subject: Subject, threshold: str, sentence: str) -> Event:
 def top_up_recorded(subject: Subject, top_up: str, sentence: str) -> Event:
     """Money was added to a budget and counts from now on; `top_up` is its id."""
     return _once(subject, "BudgetToppedUp", "Account", top_up, sentence)
+
+
+def layout_changed(node: str, outcome: str, sentence: str) -> Event:
+    """The change of a node's MIG layout ended: `outcome` is changed, failed, stuck or held."""
+    reason = f"Layout{outcome.capitalize()}"
+    kind: Literal["Normal", "Warning"] = "Normal" if outcome == "changed" else "Warning"
+    return Event(on_node(node), reason, "ChangeLayout", sentence, kind, detail=sentence)
+
+
+def on_node(name: str) -> Subject:
+    """A Node. Its events stand in `default` and have its name for a UID, as those of its kubelet."""
+    return Subject(NODES.version, "Node", "default", name, name)
 
 
 def on_namespace(namespace: str) -> Subject:

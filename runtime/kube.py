@@ -9,7 +9,7 @@ Every error that leaves this module is a runtime.errors.KubeError, but for a Set
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -42,8 +42,10 @@ from stacks.labels import (
     AGENT_NAME,
     CLEARED_ANNOTATION,
     EVICTION_ANNOTATION,
+    MOVE_ANNOTATION,
     QUEUE_LABEL,
     RECALL_ANNOTATION,
+    RELAYOUT_ANNOTATION,
     VERDICT_ANNOTATION,
 )
 
@@ -97,6 +99,7 @@ class Kube(Api):
         *,
         verdict: str | None = None,
         clear_marks: bool = False,
+        clear_move: bool = False,
         eviction: str | None = None,
         resource_version: str | None = None,
         uid: str | None = None,
@@ -105,7 +108,8 @@ class Kube(Api):
     ) -> Raw:
         """Change, in one patch, a Workload's verdict annotation, its queue, whether it is active, and its eviction.
 
-        `clear_marks` takes away an administrator's wish for a recall, and the verdict unless another is given.
+        `clear_marks` takes away what an administrator wished, and the verdict unless another is given; `clear_move`
+        the wish for a move alone.
         `eviction` is the marker of one; an empty text takes it away. Returns the Workload as it is now.
 
         Raises:
@@ -117,7 +121,10 @@ class Kube(Api):
         if uid is not None:
             metadata["uid"] = uid
         if verdict is not None or clear_marks:
-            metadata["annotations"] = {VERDICT_ANNOTATION: verdict} | ({RECALL_ANNOTATION: None} if clear_marks else {})
+            wishes = dict.fromkeys((RECALL_ANNOTATION, MOVE_ANNOTATION)) if clear_marks else {}
+            metadata["annotations"] = {VERDICT_ANNOTATION: verdict, **wishes}
+        if clear_move:
+            metadata["annotations"] = {**metadata.get("annotations", {}), MOVE_ANNOTATION: None}
         if eviction is not None:
             metadata["annotations"] = {**metadata.get("annotations", {}), EVICTION_ANNOTATION: eviction or None}
         if metadata:
@@ -151,6 +158,25 @@ class Kube(Api):
     async def mark_cleared(self, node: str, text: str | None) -> None:
         """Say on a Node for which notices nothing of ours is left there; None takes it back."""
         await self.merge(NODES, None, node, {"metadata": {"annotations": {CLEARED_ANNOTATION: text}}})
+
+    async def change_layout(
+        self,
+        node: str,
+        resource_version: str,
+        *,
+        record: str | None,
+        taints: Sequence[Raw],
+        labels: Mapping[str, str | None],
+    ) -> None:
+        """Write, in one patch, how far the change of a node's layout is, its taints, and the labels that change.
+
+        Raises:
+            Conflict: when the node has changed since it was read.
+        """
+        metadata: Raw = {"resourceVersion": resource_version, "annotations": {RELAYOUT_ANNOTATION: record}}
+        if labels:
+            metadata["labels"] = dict(labels)
+        await self.merge(NODES, None, node, {"metadata": metadata, "spec": {"taints": list(taints) or None}})
 
     async def answer_gate(
         self,

@@ -25,6 +25,7 @@ from runtime.gatekeeper import Gatekeeper
 from runtime.kube import Kube
 from runtime.lease import Lease, Terms
 from runtime.measures import Measures
+from runtime.relayouts import Relayouts
 from runtime.reload import Reload
 from runtime.routing.act import Actor, Context
 from runtime.routing.alarms import Alarm, AlarmKind, CheckState, cluster_alarms, money_alarms, stray_alarms
@@ -72,6 +73,7 @@ class Agent:
         self._board = Board()
         self._runs = Runs()
         self._measures = Measures()
+        self._relayouts = Relayouts(kube, clock, lambda: self._lease.held)
         self._forecasting = Forecasting(kube, clock, lambda: self._lease.held, self._measures.forecast)
         self._current = Changeover(settings.config, self._watch, self._act_for, self._evict_for)
         self._reload = Reload(kube, settings.namespace, settings.config, self._current.accept)
@@ -142,7 +144,7 @@ class Agent:
             self._ticked_at = asyncio.get_running_loop().time()
             metrics.last_tick.set(self._clock.real_now())
             interval = self.config.interval.total_seconds()
-            if self._current.evictions.under_way:
+            if self._current.evictions.under_way or self._relayouts.under_way:
                 interval = min(interval, LONGEST_WAIT_SECONDS)
             shortest = min(max(SHORTEST_TICK_SECONDS, self._ticked_at - began), interval)
             await self._pause(shortest, min(interval, retry) if unfinished else interval)
@@ -166,14 +168,16 @@ class Agent:
         if not config.dry_run:
             await self._treasury.record_top_ups(config, self._current.actor.warn)
         seen = self._observe()
-        unfinished = await self._current.evictions.tick(seen.jobs)
+        unfinished = await self._current.evictions.tick((*seen.jobs, *self._current.watching.jobs_on_parts))
         now = self._clock.now()
         with metrics.decision_seconds.time():
             decision = decide(seen, config, now, secrets.token_hex(6))
+        self._current.evictions.decided(decision.may_leave)
         self._measures.decided(decision)
         if seen.books is not None and not config.dry_run:
             await self._gatekeeper.activate(self._current.watching.checks or ())
         unfinished += await self._current.actor.act(decision)
+        await self._relayouts.tick(self._current.watching.layouts, config, self._current.actor.warn)
         await self._tell(seen, decision, now)
         return unfinished
 
@@ -181,6 +185,7 @@ class Agent:
         """Another replica speaks for the fleet: show nothing of what was seen while leading."""
         if self._led and not self._lease.held:
             self._led = False
+            self._current.evictions.decided(None)
             metrics.stand_down()
             self._forecasting.stand_down()
         self._board.show(self._own_alarms(), asyncio.get_running_loop().time())
@@ -211,7 +216,7 @@ class Agent:
         checks = self._current.watching.checks
         check = CheckState(exists=True) if checks is None else self._gatekeeper.state(checks)
         missing = self._current.watching.missing_flavors
-        found = [*self._own_alarms(), *stray_alarms(decision)]
+        found = [*self._own_alarms(), *stray_alarms(decision), *self._relayouts.alarms]
         found += cluster_alarms(seen, self.config, now, check=check, missing_flavors=missing)
         summary = self._treasury.summary
         return found if summary is None else [*found, *money_alarms(summary)]

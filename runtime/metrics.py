@@ -115,6 +115,16 @@ stopped_to_running_seconds: Final = Histogram(
     ["kind"],
     buckets=_DELAY_BUCKETS,
 )
+unreadable_notices: Final = Counter(
+    "gpufleet_unreadable_notices_total", "Notices on a Node that could not be read, each counted once."
+)
+
+layout_nodes: Final = Gauge(
+    "gpufleet_layout_nodes", "Nodes by how far the change of their MIG layout has come.", ["pool", "phase"]
+)
+layout_changes: Final = Counter(
+    "gpufleet_layout_changes_total", "Changes of a node's MIG layout that ended.", ["pool", "outcome"]
+)
 
 alarms: Final = Gauge("gpufleet_alarms", "Alarms that stand, by kind; docs/runbook.md has them all.", ["kind"])
 reloads: Final = Counter("gpufleet_reloads_total", "Configurations that were taken over while running.")
@@ -180,7 +190,8 @@ def publish_alarms(standing: Collection[Alarm]) -> None:
 
 def stand_down() -> None:
     """Take away what only the leader knows, so that two replicas never tell different numbers of one fleet."""
-    for gauge in (jobs_by_stage, jobs_by_code, spent_usd, committed_usd, limit_usd, topped_up_usd, threshold_reached):
+    money = (spent_usd, committed_usd, limit_usd, topped_up_usd, threshold_reached)
+    for gauge in (jobs_by_stage, jobs_by_code, *money, layout_nodes):
         gauge.clear()
 
 

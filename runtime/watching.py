@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Collection
+from dataclasses import replace
 from typing import NamedTuple, TypeVar
 
 from runtime.cache import Cache, Source
@@ -18,6 +19,7 @@ from runtime.eviction.observe import PODSET_LABEL, Scout, SeenNode, SeenPod
 from runtime.eviction.view import NodeView
 from runtime.gatekeeper import Check, our_check
 from runtime.kube import ADMISSION_CHECKS, LOCAL_QUEUES, NODES, PODS, RESOURCE_FLAVORS, WORKLOADS, Kube
+from runtime.relayout.view import LayoutNode, layout_node, pools_of
 from runtime.routing.history import History
 from runtime.routing.observe import Observer, Report, snapshot
 from runtime.routing.snapshot import Job, Snapshot
@@ -32,6 +34,7 @@ Value = TypeVar("Value")
 class _Node(NamedTuple):
     local: LocalNode | None
     seen: SeenNode | None
+    layout: LayoutNode | None
 
 
 class _Pod(NamedTuple):
@@ -44,10 +47,11 @@ class Watching:
 
     def __init__(self, kube: Kube, config: AgentConfig, clock: Clock, report: Report, changed: asyncio.Event) -> None:
         self.config = config
+        self._clock = clock
         self.observer = Observer(config, clock, report)
         surveyor = self._surveyor = Surveyor(config)
         self.scout = Scout(config, clock)
-        self._jobs: Cache[Job] = Cache(kube, WORKLOADS, self.observer.reduce, changed)
+        self._jobs: Cache[Job] = Cache(kube, WORKLOADS, self.observer.reduce_any, changed)
         self._checks: Cache[Check] = Cache(kube, ADMISSION_CHECKS, our_check(config.gate), changed)
         self._queues: Cache[Queue] = Cache(kube, LOCAL_QUEUES, surveyor.queue, changed)
         self._flavors: Cache[str] = Cache(kube, RESOURCE_FLAVORS, surveyor.flavor, changed)
@@ -73,8 +77,13 @@ class Watching:
 
     @property
     def jobs(self) -> Collection[Job]:
-        """Every job, as a live view."""
-        return self._jobs.values()
+        """Every job that asks for whole GPUs."""
+        return [job for job in self._jobs.values() if job.gpus]
+
+    @property
+    def jobs_on_parts(self) -> Collection[Job]:
+        """Every job that asks for slices or shares of GPUs alone: it is Kueue's, until its node goes."""
+        return [job for job in self._jobs.values() if not job.gpus]
 
     @property
     def checks(self) -> Collection[Check] | None:
@@ -85,6 +94,11 @@ class Watching:
     def nodes(self) -> Collection[NodeView]:
         """Every node of the fleet."""
         return [self.scout.present(node.seen) for node in self._nodes.values() if node.seen is not None]
+
+    @property
+    def layouts(self) -> Collection[LayoutNode]:
+        """Every node of a pool with MIG, and every other on which a change of the layout was begun."""
+        return [node.layout for node in self._nodes.values() if node.layout is not None]
 
     @property
     def pods(self) -> Collection[SeenPod]:
@@ -98,7 +112,7 @@ class Watching:
 
     def snapshot(self, books: Books | None, history: History) -> Snapshot:
         """What is seen now."""
-        jobs = tuple(self._jobs.values())
+        jobs = tuple(self.jobs)
         nodes, pods = _known(self._nodes), _known(self._pods)
         around = self._surveyor.survey(
             jobs,
@@ -109,8 +123,11 @@ class Watching:
         return snapshot(jobs, books, history, around)
 
     def _node(self, raw: Raw) -> _Node | None:
-        node = _Node(self._surveyor.node(raw), self.scout.node(raw))
-        return None if node == (None, None) else node
+        layout = layout_node(raw, pools_of(self.config), self._clock.real_now())
+        # A kubelet writes its node all the time; the version alone is no news.
+        layout = layout and replace(layout, version="")
+        node = _Node(self._surveyor.node(raw), self.scout.node(raw), layout)
+        return None if node == (None, None, None) else node
 
     def _pod(self, raw: Raw) -> _Pod | None:
         pod = _Pod(self._surveyor.pod(raw), self.scout.pod(raw))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import Annotated
@@ -39,25 +40,31 @@ def evictions(
     ledger: LedgerUrl = None,
     as_json: Json = False,
 ) -> None:
-    """Show by class how often jobs lost their nodes, what work that cost, and how they fared otherwise.
+    """Show by class how often jobs were stopped before their end, what work that cost, and how they fared otherwise.
 
     All of it is read from the ledger. ATTEMPTS: cloud attempts that ran, and local runs that an eviction ended; PER-JOB
-    is their mean. EVICTIONS: jobs stopped because their nodes went; ANSWERED: before which share of them the job said
-    that it had saved. RESUMED: after how many it is known to have run again, in the cloud, until its next eviction, or
-    (without --ledger) in the cluster now. LOST-GPU-HOURS: work since the last known checkpoint. SUCCESS: the share of
-    jobs that succeeded, of those that ended in the cloud by themselves.
+    is their mean. EVICTIONS: jobs stopped because their nodes went or were drained, because they were moved, or by
+    Kueue's preemption, which gives no warning; ANSWERED: before which share of them the job said that it had saved.
+    RESUMED: after how many it is known to have run again, in the cloud, until its next eviction, or (without --ledger)
+    in the cluster now. LOST-GPU-HOURS: work since the last known checkpoint. SUCCESS: the share of jobs that succeeded,
+    of those that ended in the cloud by themselves.
 
     Exit code: 0, also where there is nothing; 1 where cluster or ledger cannot be read, or something in it is left out.
     """
-    read, found = asyncio.run(_found(stack, ledger, since))
+    read, found, period = asyncio.run(_found(stack, ledger, since))
     if team is not None:
         found = _of_team(team, read, found)
+    losses = (loss for loss in read.losses.values() if team in (None, loss.team))
+    kinds = Counter(loss.kind for loss in losses if period.start <= loss.stopped_at < period.end)
     if as_json:
         rows = [row_of(row) | {"team": of, "class": job_class} for (of, job_class), row in found.items()]
-        typer.echo(json.dumps({"rows": rows, "all": row_of(added_up(found.values()))}, indent=2))
+        everything = {"rows": rows, "all": row_of(added_up(found.values())), "kinds": dict(sorted(kinds.items()))}
+        typer.echo(json.dumps(everything, indent=2))
     else:
         for line in table(found) if found else ():
             typer.echo(line)
+        if kinds:
+            typer.echo(f"evictions by kind: {', '.join(f'{kind} {count:,}' for kind, count in sorted(kinds.items()))}")
         if not found:
             typer.echo("no job ran in the cloud, and none was evicted", err=True)
     for path, reason in sorted(read.unread.items()):
@@ -95,7 +102,9 @@ async def _losses_of(bucket: Bucket, job: Job) -> list[Loss] | None:
         return None
 
 
-async def _found(stack: str, url: str | None, since: str | None) -> tuple[History, dict[tuple[str, str], Reliability]]:
+async def _found(
+    stack: str, url: str | None, since: str | None
+) -> tuple[History, dict[tuple[str, str], Reliability], Period]:
     now: float | None = None
     running: Mapping[str, float] = {}
     if url is None:
@@ -110,7 +119,8 @@ async def _found(stack: str, url: str | None, since: str | None) -> tuple[Histor
         bucket, now = found.bucket, found.clock.now()
     earliest = -math.inf if since is None else moment_of(since, now, "UTC", "--since", backwards=True)
     read = await history(bucket)
-    return read, reliability(_books(read), Period(earliest, math.inf), running)
+    period = Period(earliest, math.inf)
+    return read, reliability(_books(read), period, running), period
 
 
 def _books(read: History) -> Books:

@@ -19,6 +19,8 @@ from runtime.routing.snapshot import WAITING_STAGES, Job, Stage
 from runtime.routing.verdict import Code, Verdict
 from stacks.labels import VERDICT_ANNOTATION, VERDICT_CONDITION
 
+_OF_A_MOVE = (Code.MOVING, Code.MOVE_WAITS, Code.MOVE_REFUSED)
+
 
 def in_order(seen: Sequence[SeenJob]) -> list[SeenJob]:
     """By team; those that wait first, in the order in which Kueue tries them: by priority, then by age."""
@@ -114,7 +116,7 @@ def _why(seen: SeenJob, cluster: Cluster) -> str:
         case Stage.FINISHED:
             end = _condition(seen, "Finished")
             return f"has ended: {end.get('message') or end.get('reason') or 'nobody recorded how'}"
-        case Stage.AT_GATE | Stage.RUNNING_CLOUD:
+        case Stage.AT_GATE | Stage.RUNNING_CLOUD if not _is_wanted_elsewhere(seen):
             checks = (seen.workload.get("status") or {}).get("admissionChecks") or []
             answer = next((check.get("message") for check in checks if check.get("name") == cluster.config.gate), None)
             if answer:
@@ -127,6 +129,12 @@ def _why(seen: SeenJob, cluster: Cluster) -> str:
     if verdict.code is Code.WAITING:
         verdict = Verdict(verdict.code, {**verdict.facts, "waited_s": round(_waited(job, cluster))})
     return sentence(verdict)
+
+
+def _is_wanted_elsewhere(seen: SeenJob) -> bool:
+    """Whether the agent has said something of a move since it let the job through the gate."""
+    recorded = _recorded(seen)
+    return recorded is not None and recorded.verdict.code in _OF_A_MOVE
 
 
 def _recorded(seen: SeenJob) -> RecordedVerdict | None:

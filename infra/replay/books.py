@@ -87,16 +87,17 @@ class LedgerReader:
         return True
 
 
-def highest_exposure(books: Books, team: str | None) -> Decimal:
+def highest_exposure(books: Books, team: str | None, second: float = 1.0) -> Decimal:
     """The most that was ever spent and committed together, of a team or (None) of the fleet.
 
-    Openings count their commitment from their opening, and what they cost from their closing. At equal times closings
-    come last, so that the result is never too low.
+    Openings count their commitment from their opening, and what they cost from their closing. An opening bears the time
+    of its reservation, which Kueue gives in whole seconds, cut off: it is counted where that second ends, which is
+    `second` of the fleet's seconds later. At equal times closings come last.
     """
     steps: list[tuple[float, int, Decimal]] = []
     for attempt, opening in books.openings.items():
         if team is None or opening.team == team:
-            steps.append((opening.opened_at, 0, opening.committed_usd))
+            steps.append((opening.opened_at + second, 0, opening.committed_usd))
             if (closing := books.closings.get(attempt)) is not None:
                 steps.append((closing.ended_at, 1, closing.usd - opening.committed_usd))
     exposed = highest = Decimal(0)

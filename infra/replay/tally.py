@@ -123,7 +123,7 @@ def spend_of(own: Sequence[History], books: Books, fleet: Fleet, speed: float, f
                 ledger_usd=sum((closing.usd for closing in closings), Decimal(0)),
                 recomputed_usd=sum((recomputed_usd(one, fleet, speed) for one in of_team), Decimal(0)),
                 open_attempts=len(attempts) - len(closings),
-                highest_usd=highest_exposure(this_month, team),
+                highest_usd=highest_exposure(this_month, team, speed),
                 limit_usd=budget.monthly if budget else None,
             )
         )

@@ -22,8 +22,9 @@ from runtime.errors import AgentError, Conflict, Forbidden, NotFound, NotLeading
 from runtime.events import Event
 from runtime.eviction.hooks import Hooks
 from runtime.eviction.marker import answer_to_json, marker_to_json, request_to_json
+from runtime.eviction.notice import NoticeKind
 from runtime.eviction.record import loss_of, was_answered
-from runtime.eviction.steps import Account, Ask, EvictPod, Mark, Step, Stop
+from runtime.eviction.steps import Account, Ask, EvictPod, Mark, Resume, Step, Stop
 from runtime.eviction.view import Answer, HeldWorkload, Marker, PodView
 from runtime.kube import WORKLOADS
 from runtime.routing.context import Context
@@ -105,6 +106,9 @@ class Evictor:
                     self._tell(events.evicted(job, _why(step.marker), step.marker.attempts))
             case Mark():
                 await self._write(step.workload, step.marker)
+            case Resume():
+                await self._write(step.workload, step.marker, active=True)
+                log.info("queued again", extra=described(step))
             case EvictPod():
                 await self._evict(step)
             case Account():
@@ -209,6 +213,8 @@ def _is_as_planned(raw: Raw, workload: HeldWorkload) -> bool:
 
 
 def _why(marker: Marker) -> str:
+    if marker.kind is NoticeKind.MOVE:
+        return "an administrator moves it to another flavor"
     nodes = ", ".join(marker.nodes[:3]) + (" and others" if len(marker.nodes) > 3 else "")
     return f"{marker.kind.value} of {nodes or 'its nodes'}"
 

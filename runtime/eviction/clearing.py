@@ -1,8 +1,8 @@
 """Says on a Node for which of its notices nothing of ours is left there, which its node agent tells a waiting provider.
 
-It stops nothing and judges no notice. A word too early takes a machine from under a job, so it is said only after it
-has been true for some seconds, and the pods of the node are asked for once more; one that cannot be read counts as
-there. What stops being true is taken back at once.
+Only notices of providers that wait for that word are said. It stops nothing and judges no notice. A word too early
+takes a machine from under a job, so it is said only after it has been true for some seconds, and the pods of the node
+are asked for once more; one that cannot be read counts as there. What stops being true is taken back at once.
 
 Invariants: nothing is written by a replica that does not lead; a write that fails is no more than a warning, because
 without it the machine goes at its deadline.
@@ -12,13 +12,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Collection
 from typing import Final
 
 from runtime import metrics
 from runtime.errors import AgentError, NotFound, NotLeading
-from runtime.eviction.notice import Certainty
+from runtime.eviction.notice import Certainty, Notice
 from runtime.eviction.observe import Scout
+from runtime.eviction.sources import ACKNOWLEDGED
 from runtime.eviction.view import NodeView, PodView, View
 from runtime.kube import PODS
 from runtime.routing.context import Context
@@ -34,16 +36,18 @@ log = logging.getLogger(__name__)
 
 
 def cleared(view: View) -> dict[str, str | None]:
-    """What has to be written, by node: the ids of its certain notices if nothing of ours is left there, else None.
+    """What has to be written, by node: the ids of its awaited notices if nothing of ours is left there, else None.
 
-    A provider's event may name several machines, and begins on all of them when one says so: its id is not written
-    while anything of ours is left on any of them.
+    A provider's event may name several machines, and begins on all of them when one says so: its id is written only
+    once all that it names are known to be nodes of ours, and nothing of ours is left on any of them.
     """
     held = {pod.node for pod in view.pods if _holds(pod)}
+    struck = Counter(id_ for node in view.nodes.values() for id_ in {notice.id for notice in node.notices})
     kept = {notice.id for node in view.nodes.values() if node.name in held for notice in node.notices}
     wanted: dict[str, str | None] = {}
     for name, node in sorted(view.nodes.items()):
-        text = ",".join(sorted(_certain(node) - kept)) if name not in held else ""
+        ids = {notice.id for notice in _awaited(node) if notice.machines <= struck[notice.id]} - kept
+        text = ",".join(sorted(ids))
         if node.present and text != node.cleared:
             wanted[name] = text or None
     return wanted
@@ -98,5 +102,8 @@ def _holds(pod: PodView) -> bool:
     return not pod.ended and (pod.workload != "" or (pod.gpus > 0 and pod.managed and not pod.daemon))
 
 
-def _certain(node: NodeView) -> set[str]:
-    return {notice.id for notice in node.notices if notice.certainty is Certainty.CERTAIN}
+def _awaited(node: NodeView) -> list[Notice]:
+    """The certain notices whose provider waits for a word."""
+    return [
+        notice for notice in node.notices if notice.certainty is Certainty.CERTAIN and notice.source in ACKNOWLEDGED
+    ]

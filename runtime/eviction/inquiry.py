@@ -2,13 +2,15 @@
 
 GPU pods that are not Kueue's, and nodes that pods of ours are bound to although they are gone, are of no interest until
 a notice comes. Neither is followed all the time: a watch of every pod of a cluster costs more than the few questions
-that a notice brings up. Each is asked again only after a while, and only so many at a time.
+that a notice brings up. Each is asked again only after a while, and only so many at a time: first those that were never
+asked, then those asked longest ago, so that none starves however many nodes go.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import math
 from collections.abc import Callable, Collection, Mapping
 from typing import Final
 
@@ -61,8 +63,8 @@ class Inquiry:
         wanted = going | missing
         now = self._now()
         self._asked = {name: at for name, at in self._asked.items() if name in wanted}
-        due = sorted(name for name in wanted if now - self._asked.get(name, -ASK_AGAIN_SECONDS) >= ASK_AGAIN_SECONDS)
-        asked = due[:MOST_QUESTIONS]
+        due = sorted((self._asked.get(name, -math.inf), name) for name in wanted)
+        asked = [name for at, name in due[:MOST_QUESTIONS] if now - at >= ASK_AGAIN_SECONDS]
         self._asked |= dict.fromkeys(asked, now)
         await asyncio.gather(*(self._look_for(name) if name in missing else self._look_on(name) for name in asked))
 

@@ -43,7 +43,12 @@ LATEST_TIME: Final = 253_402_300_800.0
 LARGEST_NUMBER: Final = 1e15
 """Beyond it, numbers of JSON lose whole units in some readers."""
 
-_DEFAULTS: Final = {"request": "", "flavor": "", "url": "", "attempts": 0, "certain": True, "accounted": False}
+_DEFAULTS: Final = {
+    **dict.fromkeys(("request", "flavor", "url"), ""),
+    **dict.fromkeys(("attempts", "planned"), 0),
+    "certain": True,
+    "accounted": False,
+}
 _TIMES: Final = (
     *("deadline", "asked_at", "stopped_at", "gone_at"),
     *("answer_at", "noticed_at", "requeued_at", "works_since"),
@@ -64,6 +69,7 @@ def marker_to_json(marker: Marker) -> str:
         "url": marker.url if len(json.dumps(marker.url)) <= LONGEST_TEXT else "",
         "step": marker.step if marker.step is not None and 0 <= marker.step <= LARGEST_NUMBER else None,
         "attempts": max(0, marker.attempts),
+        "planned": max(0, marker.planned),
         "lost_gpu_seconds": _bounded(marker.lost_gpu_seconds, LARGEST_NUMBER) or 0.0,
         "owed_gpu_seconds": _bounded(marker.owed_gpu_seconds, LARGEST_NUMBER) or 0.0,
         "certain": marker.certain,
@@ -97,6 +103,7 @@ def marker_from_json(text: str) -> Marker:
         url=_text(entry, "url"),
         flavor=_text(entry, "flavor"),
         attempts=_count(entry, "attempts") or 0,
+        planned=_count(entry, "planned") or 0,
         lost_gpu_seconds=_number(entry, "lost_gpu_seconds", LARGEST_NUMBER) or 0.0,
         owed_gpu_seconds=_number(entry, "owed_gpu_seconds", LARGEST_NUMBER) or 0.0,
         certain=_truth(entry, "certain", default=True),

@@ -24,6 +24,9 @@ LONGEST_ID: Final = 128
 LONGEST_SOURCE: Final = 40
 LONGEST_DETAIL: Final = 200
 
+MOST_MACHINES: Final = 100_000
+"""Far more than one event strikes."""
+
 LATEST_TIME: Final = 253_402_300_800.0
 """The year 10000, where dates as people write them end."""
 
@@ -45,6 +48,7 @@ class NoticeKind(StrEnum):
     UPGRADE = "driver-upgrade"
     LAYOUT = "layout-change"
     MOVE = "move"
+    PREEMPTION = "preemption"
 
 
 class Certainty(StrEnum):
@@ -59,7 +63,8 @@ class Notice:
     """What one source says of one node.
 
     `id` names the event and is the same in every reading of it. `noticed_at` is when it was first read, `deadline` when
-    the node goes at the earliest, None where nobody says; both are real seconds since the epoch.
+    the node goes at the earliest, None where nobody says; both are real seconds since the epoch. `machines` is how many
+    the event strikes at once, this one included.
     """
 
     id: str
@@ -69,6 +74,7 @@ class Notice:
     noticed_at: float
     deadline: float | None = None
     detail: str = ""
+    machines: int = 1
 
     def __post_init__(self) -> None:
         """Refuse what could not be written, or what would break a label or a line of a log.
@@ -89,6 +95,8 @@ class Notice:
         for name, value in (("noticed_at", self.noticed_at), ("deadline", self.deadline)):
             if value is not None and not (math.isfinite(value) and 0 <= value < LATEST_TIME):
                 raise ValueError(f"{name} {value!r}: must be seconds since 1970, like 1790000000.0")
+        if not 1 <= self.machines <= MOST_MACHINES:
+            raise ValueError(f"machines {str(self.machines)[:20]}: must be from 1 to {MOST_MACHINES}")
         object.__setattr__(self, "detail", plain(self.detail))
 
 
@@ -182,6 +190,7 @@ def notice_from(entry: object) -> Notice:
         noticed_at=_number(entry, "noticed_at"),
         deadline=_number(entry, "deadline") if entry.get("deadline") is not None else None,
         detail=_text(entry, "detail") if "detail" in entry else "",
+        machines=_whole(entry, "machines") if "machines" in entry else 1,
     )
 
 
@@ -197,6 +206,8 @@ def _entry(notice: Notice) -> dict[str, object]:
         entry["deadline"] = round(notice.deadline, 3)
     if notice.detail:
         entry["detail"] = notice.detail
+    if notice.machines > 1:
+        entry["machines"] = notice.machines
     return entry
 
 
@@ -215,6 +226,13 @@ def _number(entry: Mapping[str, Any], key: str) -> float:
         return float(value)
     except OverflowError as error:
         raise ValueError(f"{key}: must be seconds since 1970, like 1790000000.0, and is far larger") from error
+
+
+def _whole(entry: Mapping[str, Any], key: str) -> int:
+    value = entry.get(key)
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError(f"{key}: must be a whole number, and is {_called(value)}")
+    return value
 
 
 def _one_of(entry: Mapping[str, Any], key: str, known: type[StrEnum]) -> str:

@@ -2,8 +2,10 @@
 
 Pure: the same view and time give the same steps, in whatever order nodes, pods and jobs come, and nothing is remembered
 between two plans. It sends no job anywhere: one that is stopped and gone (`gone_at`) is put into a queue again by
-whoever decides about queues, in one patch with the marker of `sent_on`. It stops no job for a notice that is only
-likely, and touches none that somebody else stopped.
+whoever decides about queues, in one patch with the marker of `sent_on`; only one on parts of GPUs, about which nobody
+decides, is told to go on here. It stops no job for a notice that is only
+likely, and touches none that somebody else stopped. Of one that Kueue preempts it notes what that cost, and no more:
+Kueue gives no warning, and puts it into its queue again.
 
 Invariants:
 
@@ -22,13 +24,24 @@ from typing import Final
 
 from runtime.eviction.losses import WORTH_A_WRITE_SECONDS, with_answers
 from runtime.eviction.notice import Certainty, NoticeKind, worst
-from runtime.eviction.steps import Account, Ask, CheckpointRequest, EvictPod, Mark, Step, Stop
+from runtime.eviction.steps import Account, Ask, CheckpointRequest, EvictPod, Mark, Resume, Step, Stop
 from runtime.eviction.threats import DRAINED_AT_ONCE, Threat, is_gone, notices_on, threat_to
 from runtime.eviction.timing import DEFAULT_TERMS, EvictionTerms, stop_by
-from runtime.eviction.transitions import begun, crossed_out, merged, same, settled, stopped, unasked
+from runtime.eviction.transitions import (
+    begun,
+    crossed_out,
+    is_preemption_open,
+    is_recorded,
+    merged,
+    preempted,
+    same,
+    settled,
+    stopped,
+    unasked,
+)
 from runtime.eviction.view import HeldWorkload, Marker, NodeView, Phase, PodView, View
 
-_RANKS: Final = {Stop: 0, Ask: 1, EvictPod: 2, Mark: 3, Account: 4}
+_RANKS: Final = {Stop: 0, Ask: 1, EvictPod: 2, Mark: 3, Resume: 4, Account: 5}
 """Stops before questions before records."""
 
 
@@ -62,6 +75,8 @@ class _Moment:
         marker, phase = workload.marker, workload.marker and workload.marker.phase
         if marker is not None and phase is Phase.STOPPED and not workload.finished:
             return self._see_off(workload, marker, pods)
+        if workload.preempted_at is not None or is_preemption_open(marker):
+            return self._record_preemption(workload, pods)
         there = [pod for pod in pods if not pod.ended]
         threat = None
         if workload.active and workload.holds_quota and not workload.finished:
@@ -113,19 +128,39 @@ class _Moment:
             return Ask(workload, listening, marker, request)
         return None if marker == workload.marker else Mark(workload, marker)
 
-    def _see_off(self, workload: HeldWorkload, marker: Marker, pods: Sequence[PodView]) -> Mark | Account | None:
+    def _see_off(
+        self, workload: HeldWorkload, marker: Marker, pods: Sequence[PodView]
+    ) -> Mark | Resume | Account | None:
         """Wait until nothing is left of a stopped job, then say what it lost."""
         if workload.active:
             # Somebody else let it go on. It is theirs now, and what it lost stays lost.
             if marker.gone_at is None:
                 marker = settled(workload, marker, pods, self._now)
-            return Mark(workload, sent_on(marker, self._now))
+            return Mark(workload, self._on_its_way(workload, marker))
         if marker.gone_at is not None:
-            return _account(workload, marker)
+            return _account(workload, marker) if workload.gpus else Resume(workload, self._on_its_way(workload, marker))
         if not workload.holds_quota and not any(self._lingers(pod, marker) for pod in pods):
             return Mark(workload, settled(workload, marker, pods, self._now))
         answered = with_answers(marker, pods, self._now, WORTH_A_WRITE_SECONDS)
         return None if answered == marker else Mark(workload, answered)
+
+    def _on_its_way(self, workload: HeldWorkload, marker: Marker) -> Marker:
+        """The marker of a job that goes on; what one on parts of GPUs lost is in no ledger."""
+        marker = sent_on(marker, self._now)
+        return marker if workload.gpus else replace(marker, accounted=True)
+
+    def _record_preemption(self, workload: HeldWorkload, pods: Sequence[PodView]) -> Mark | Account | None:
+        """Note that Kueue preempted a job, and once its pods have ended, or it runs again, what that cost."""
+        marker, at = workload.marker, workload.preempted_at
+        is_new = at is not None and not is_recorded(marker, at)
+        if marker is not None and is_preemption_open(marker):
+            same_run = at is not None and not is_new and not workload.finished
+            if same_run and (workload.holds_quota or any(self._lingers(pod, marker) for pod in pods)):
+                return None
+            return _account(workload, settled(workload, marker, pods, self._now))
+        if is_new and at is not None:
+            return Mark(workload, preempted(workload, at, pods, self._now))
+        return _account(workload, marker)
 
     def _lingers(self, pod: PodView, marker: Marker) -> bool:
         """Whether a pod of a stopped job is still to be waited for."""
@@ -163,7 +198,7 @@ def _is_to_be_asked(pod: PodView, marker: Marker) -> bool:
 
 def _account(workload: HeldWorkload, marker: Marker | None) -> Account | None:
     """The loss that is yet to stand in the ledger, once it is known."""
-    if marker is None or marker.accounted or not marker.attempts:
+    if marker is None or marker.accounted or not marker.attempts or not workload.gpus:
         return None
     if marker.phase is Phase.STOPPED and marker.gone_at is None:
         return None

@@ -57,6 +57,14 @@ class Mark:
 
 
 @dataclass(frozen=True, slots=True)
+class Resume:
+    """Make the Workload active again and write the marker, in one patch: Kueue puts it back into its queue."""
+
+    workload: HeldWorkload
+    marker: Marker
+
+
+@dataclass(frozen=True, slots=True)
 class EvictPod:
     """Evict one pod that Kueue does not own, through the eviction API, for exactly this uid."""
 
@@ -77,4 +85,4 @@ class Account:
     owed_gpu_seconds: float = 0.0
 
 
-Step = Ask | Stop | Mark | EvictPod | Account
+Step = Ask | Stop | Mark | Resume | EvictPod | Account

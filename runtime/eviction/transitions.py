@@ -11,28 +11,24 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from runtime.eviction.losses import lost_gpu_seconds, with_answers, works_since
 from runtime.eviction.marker import marker_to_json
+from runtime.eviction.notice import NoticeKind
 from runtime.eviction.threats import Threat
 from runtime.eviction.timing import EvictionTerms
 from runtime.eviction.view import HeldWorkload, Marker, Phase, PodView
+
+CLOCK_GRAIN_SECONDS: Final = 0.5
+"""Kueue's times are whole seconds; what differs by less is the same moment, read twice."""
 
 
 def begun(former: Marker | None, threat: Threat, now: float) -> Marker:
     """The first marker of an eviction, with the record of former losses."""
     notice = threat.notice
     marker = Marker(notice.id, notice.kind, threat.nodes, Phase.ASKED, deadline=threat.deadline)
-    if former is not None:
-        owed = 0.0 if former.accounted else former.owed_gpu_seconds + former.lost_gpu_seconds
-        marker = replace(
-            marker,
-            flavor=former.flavor,
-            attempts=former.attempts,
-            owed_gpu_seconds=owed,
-            accounted=former.accounted,
-        )
-    return _asked_anew(marker, threat, now)
+    return _asked_anew(_with_former_losses(marker, former), threat, now)
 
 
 def merged(marker: Marker, threat: Threat, answered: bool, now: float, terms: EvictionTerms) -> Marker:
@@ -69,9 +65,51 @@ def stopped(workload: HeldWorkload, marker: Marker, pods: Sequence[PodView], now
         works_since=works_since(workload, now),
         flavor=workload.flavor,
         attempts=marker.attempts + 1,
+        planned=marker.planned + (marker.kind is NoticeKind.MOVE),
         accounted=False,
     )
     return with_answers(marker, pods, now)
+
+
+def preempted(workload: HeldWorkload, at: float, pods: Sequence[PodView], now: float) -> Marker:
+    """The record of a preemption by Kueue, which stops the job and puts it into its queue again by itself.
+
+    It is in phase DONE from the beginning, since nothing is left for us to do; it waits for the end of the pods only to
+    hear what they saved. A job that was under notice had been asked, and may have answered.
+    """
+    former = workload.marker
+    name = f"{NoticeKind.PREEMPTION}-{int(at)}"
+    if former is None or former.phase is not Phase.ASKED:
+        former = _with_former_losses(Marker(name, NoticeKind.PREEMPTION, (), Phase.DONE), former)
+    marker = replace(
+        former,
+        notice=name,
+        kind=NoticeKind.PREEMPTION,
+        phase=Phase.DONE,
+        deadline=None,
+        stopped_at=at,
+        works_since=works_since(workload, at),
+        flavor=workload.flavor,
+        attempts=former.attempts + 1,
+        planned=former.planned + 1,
+        accounted=False,
+    )
+    return with_answers(marker, pods, now)
+
+
+def is_preemption_open(marker: Marker | None) -> bool:
+    """Whether a preemption is recorded and its cost is not known yet."""
+    if marker is None or marker.kind is not NoticeKind.PREEMPTION:
+        return False
+    return marker.phase is Phase.DONE and marker.gone_at is None
+
+
+def is_recorded(marker: Marker | None, preempted_at: float) -> bool:
+    """Whether the marker is of this preemption, or of a stop of ours that came as late: one run is lost only once."""
+    if marker is None or marker.stopped_at is None:
+        return False
+    sent_on = None if marker.kind is NoticeKind.PREEMPTION else marker.requeued_at
+    return preempted_at <= (marker.stopped_at if sent_on is None else sent_on) + CLOCK_GRAIN_SECONDS
 
 
 def unasked(marker: Marker) -> Marker:
@@ -95,6 +133,20 @@ def crossed_out(marker: Marker) -> Marker | None:
 def same(marker: Marker, former: Marker) -> bool:
     """Whether two markers are the same as they are written, which is to the millisecond."""
     return marker == former or marker_to_json(marker) == marker_to_json(former)
+
+
+def _with_former_losses(marker: Marker, former: Marker | None) -> Marker:
+    if former is None:
+        return marker
+    owed = 0.0 if former.accounted else former.owed_gpu_seconds + former.lost_gpu_seconds
+    return replace(
+        marker,
+        flavor=former.flavor,
+        attempts=former.attempts,
+        planned=former.planned,
+        owed_gpu_seconds=owed,
+        accounted=former.accounted,
+    )
 
 
 def _asked_anew(marker: Marker, threat: Threat, now: float) -> Marker:

@@ -47,8 +47,9 @@ class Answer:
 class PodView:
     """One pod that is bound to a node.
 
-    `gpus` are its own; `workload` is the name of its Workload, empty if Kueue does not own it. `asked` is the id of the
-    request that it was shown last, empty if none. `hook` is the address on which it takes requests, empty if none.
+    `gpus` are its own, and 1 where it has slices or shares alone. `workload` is the name of its Workload, empty if
+    Kueue does not own it. `asked` is the id of the request that it was shown last, empty if none. `hook` is the address on
+    which it takes requests, empty if none.
     `leaving` says that somebody asked for its deletion; `ended` that it succeeded or failed, and is there only for what
     it may still say. `shielded` says that whoever else drains nodes leaves it alone (karpenter.sh/do-not-disrupt).
     `managed` says that its namespace is one of ours.
@@ -96,7 +97,8 @@ class Marker:
     where there was no time to ask. `deadline` is the earliest, by the agent's clock. `works_since` is what the last
     known checkpoint was when it was stopped, or else when it started; `answer_at`, `step` and `url` are the newest that
     its pods said. `gone_at` is when quota and pods were gone. `flavor` is the flavor lost last. `attempts` counts the
-    losses so far, and names each in the ledger; `lost_gpu_seconds` is what the last of them cost; `accounted` says that
+    losses so far, and names each in the ledger; `planned` are those of them that no node was to blame for, moves and
+    preemptions; `lost_gpu_seconds` is what the last of them cost; `accounted` says that
     it stands in the ledger. `owed_gpu_seconds` is what those before it cost of which that was not known.
     """
 
@@ -121,15 +123,18 @@ class Marker:
     requeued_at: float | None = None
     works_since: float | None = None
     accounted: bool = False
+    planned: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class HeldWorkload:
     """One Workload of ours that runs, or that was stopped while it ran.
 
-    `gpus` is the sum over its pods. `active` is its `spec.active`. `started_at` is when this run began;
+    `gpus` is the sum over its pods; 0 for one with slices or shares alone, which nobody but Kueue puts into queues and
+    whose losses are in no ledger. `active` is its `spec.active`. `started_at` is when this run began;
     `last_checkpoint_at` the last one known from elsewhere than an answer. `notices` concern this job alone, wherever it
-    runs (a move). `version` is the resourceVersion it was seen in: every write of a step holds only for that one.
+    runs (a move). `preempted_at` is when Kueue took its quota, until that is accounted. `version` is the
+    resourceVersion it was seen in: every write of a step holds only for that one.
     """
 
     uid: str
@@ -147,6 +152,7 @@ class HeldWorkload:
     flavor: str
     notices: tuple[Notice, ...] = ()
     version: str = ""
+    preempted_at: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from runtime import logs
 from runtime.eviction.notice import Notice
@@ -48,6 +48,13 @@ def main() -> int:
 
 
 def _run(settings: Settings) -> None:
+    if settings.gpus == "only":
+        from runtime.node import gpus
+
+        port = _serve(settings, gpus.start(settings, {}))
+        log.info("started", extra={"node": settings.node, "gpus": settings.gpus, "port": port})
+        while True:
+            signal.pause()
     client = NodeClient(settings.server, settings.node, settings.account)
     provider, known = _surroundings(client, settings)
     sources = sources_for(provider, settings, known)
@@ -58,7 +65,12 @@ def _run(settings: Settings) -> None:
     desk = Desk(board, client, _acknowledging(watchers))
     for watcher in watchers:
         watcher.start()
-    port = _serve(settings, desk, watchers)
+    pages = health.pages(desk, watchers)
+    if settings.gpus == "on":
+        from runtime.node import gpus
+
+        pages = gpus.start(settings, pages)
+    port = _serve(settings, pages)
     gc.freeze()
     names = [watcher.name for watcher in watchers]
     log.info("started", extra={"node": settings.node, "provider": provider, "sources": names, "port": port})
@@ -86,11 +98,11 @@ def _acknowledging(watchers: Sequence[Watcher]) -> dict[str, Acknowledge]:
     }
 
 
-def _serve(settings: Settings, desk: Desk, watchers: Sequence[Watcher]) -> int | None:
+def _serve(settings: Settings, pages: dict[str, Callable[[], tuple[int, str]]]) -> int | None:
     if settings.port is None:
         return None
     try:
-        return health.serve(settings.bind, settings.port, health.pages(desk, watchers))
+        return health.serve(settings.bind, settings.port, pages)
     except OSError as error:
         log.warning("going on without /metrics", extra={"port": settings.port, "error": str(error)})
         return None

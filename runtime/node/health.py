@@ -28,10 +28,12 @@ _PAGE_KIB: Final = 4
 def serve(bind: str, port: int, pages: dict[str, Callable[[], tuple[int, str]]]) -> int:
     """Answer from a thread of its own, one request after the other; returns the port.
 
+    An empty `bind` is every address of the host, of both families where it has them.
+
     Raises:
         OSError: when the port is taken.
     """
-    listener = socket.create_server((bind, port))
+    listener = _listener(bind, port)
     threading.Thread(target=_answer_all, args=(listener, pages), name="health", daemon=True).start()
     return int(listener.getsockname()[1])
 
@@ -111,6 +113,13 @@ def _metric(
     yield f"# HELP {full} {text}\n# TYPE {full} {kind}\n"
     for labels, value in values:
         yield f"{full}{labels} {value:.17g}\n"
+
+
+def _listener(bind: str, port: int) -> socket.socket:
+    if not bind and socket.has_dualstack_ipv6():
+        return socket.create_server(("::", port), family=socket.AF_INET6, dualstack_ipv6=True)
+    family = socket.AF_INET6 if ":" in bind else socket.AF_INET
+    return socket.create_server((bind, port), family=family)
 
 
 def _answer_all(listener: socket.socket, pages: dict[str, Callable[[], tuple[int, str]]]) -> None:

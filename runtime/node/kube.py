@@ -1,6 +1,6 @@
 """The node agent's own Node, read and patched over one kept-alive connection to the API server.
 
-It is not the agent's client: it can do these two things only, so that it fits on every node. The token and the
+It is not the agent's client: it can do these things only, so that it fits on every node. The token and the
 certificate of the authority are read anew for each request and connection, because Kubernetes replaces both.
 
 Invariants: an answer is read whole or refused; every failure is an ApiError.
@@ -30,6 +30,8 @@ LONGEST_ANSWER: Final = 1_572_864
 
 _CONFLICT: Final = 409
 _PATCH_TYPE: Final = "application/merge-patch+json"
+_STATUS_PATCH_TYPE: Final = "application/strategic-merge-patch+json"
+"""Replaces one condition of the list by its type, where a merge patch would replace the kubelet's as well."""
 
 
 class ApiError(Exception):
@@ -64,7 +66,7 @@ class NodeClient:
         Raises:
             ApiError: when it cannot be read.
         """
-        return self._send("GET", {}, None, timeout)
+        return self._send("GET", "", {}, None, timeout)
 
     def patch(self, change: Raw) -> Raw:
         """Change the Node by a merge patch, which replaces its list of taints.
@@ -72,21 +74,31 @@ class NodeClient:
         Raises:
             ApiError: when it was not changed; also when it was, and the answer was lost.
         """
-        return self._send("PATCH", {"Content-Type": _PATCH_TYPE}, json.dumps(change).encode(), TIMEOUT_SECONDS)
+        return self._send("PATCH", "", {"Content-Type": _PATCH_TYPE}, json.dumps(change).encode(), TIMEOUT_SECONDS)
 
-    def _send(self, method: str, headers: dict[str, str], body: bytes | None, timeout: float) -> Raw:
+    def patch_status(self, change: Raw) -> Raw:
+        """Change the Node's status by a strategic merge patch, which leaves other conditions as they are.
+
+        Raises:
+            ApiError: as for `patch`.
+        """
+        headers = {"Content-Type": _STATUS_PATCH_TYPE}
+        return self._send("PATCH", "/status", headers, json.dumps(change).encode(), TIMEOUT_SECONDS)
+
+    def _send(self, method: str, part: str, headers: dict[str, str], body: bytes | None, timeout: float) -> Raw:
+        path = self._path + part
         try:
             token = (self._account / "token").read_text().strip()
             headers |= {"Accept": "application/json", "Authorization": f"Bearer {token}"}
-            response = self._connection.request(method, self._path, headers, body, timeout)
+            response = self._connection.request(method, path, headers, body, timeout)
         except (SourceDown, OSError, UnicodeDecodeError) as error:
             raise ApiError(str(error)) from error
         if response.status != 200:
-            raise ApiError(f"{method} {self._path}: {response.status} {_reason(response.text())}", response.status)
+            raise ApiError(f"{method} {path}: {response.status} {_reason(response.text())}", response.status)
         try:
             return parse_object(response.text())
         except ValueError as error:
-            raise ApiError(f"{method} {self._path}: {error}") from error
+            raise ApiError(f"{method} {path}: {error}") from error
 
     def _trust(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self._account / "ca.crt")

@@ -16,8 +16,18 @@ from runtime.node.kube import SERVICE_ACCOUNT
 
 PROVIDERS: Final = ("auto", "aws", "gcp", "azure", "none")
 
+GPUS: Final = ("off", "on", "only")
+"""Whether the GPUs are read: not, beside the notices, or by a process of its own, which reads no notices.
+
+The GPU Operator stops pods with `nvidia.com/gpu.deploy.client` while it changes MIG, because they hold the driver; who
+reads notices must not be stopped, so that on its nodes there are two processes.
+"""
+
 DEFAULT_PORT: Final = "9477"
 """On the host's network, so none that a common daemon uses; where it is taken, the agent goes on without."""
+
+EVERYWHERE: Final = ""
+"""The kubelet and Prometheus ask from outside, over IPv4 or IPv6 as the cluster has it."""
 
 LOCAL_PORT_VARIABLE: Final = "GPUFLEET_PORT_HEALTH"
 """Set where many share one machine: the port to use instead, on loopback alone."""
@@ -44,6 +54,9 @@ class Settings:
     port: int | None
     bind: str
     log_level: str
+    gpus: str = "off"
+    gpu_exporter: str | None = None
+    pod_resources: str | None = None
 
 
 def load(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
@@ -66,8 +79,11 @@ def load(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
         server=options.api_server or _in_cluster(environment),
         account=Path(environment.get("GPUFLEET_SERVICE_ACCOUNT_DIR", str(SERVICE_ACCOUNT))),
         port=_port(environment[LOCAL_PORT_VARIABLE] if local else options.port),
-        bind=environment.get("GPUFLEET_BIND", "127.0.0.1" if local else "0.0.0.0"),
+        bind=environment.get("GPUFLEET_BIND", "127.0.0.1" if local else EVERYWHERE),
         log_level=options.log_level,
+        gpus=_gpus(options.gpus),
+        gpu_exporter=options.gpu_exporter_url or None,
+        pod_resources=options.pod_resources or None,
     )
 
 
@@ -88,6 +104,9 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
     option("--notices-url", "", "path or URL of notices that a broker or an operator writes")
     option("--gcp-notice-seconds", "30", "how long GCP leaves a spot VM after its notice: 0, 30 or 120")
     option("--maintenance-lead-seconds", "3600", "how long before a scheduled event of AWS the node takes no more jobs")
+    option("--gpus", "off", f"whether to read the GPUs: {', '.join(GPUS)}; only reads no notices")
+    option("--gpu-exporter-url", "", "metrics of dcgm-exporter on this node, for what NVML does not tell of MIG")
+    option("--pod-resources", "", "socket of the kubelet that says which pod has which GPU")
     option("--api-server", "", "URL of the API server, where it is not that of the pod's cluster")
     # Not GPUFLEET_PORT: Kubernetes sets that in every pod beside a Service called gpufleet.
     option("--port", DEFAULT_PORT, "port of /healthz and /metrics; 0 picks a free one, off is none", "GPUFLEET_LISTEN")
@@ -98,6 +117,12 @@ def _parser(environment: Mapping[str, str]) -> argparse.ArgumentParser:
 def _provider(text: str) -> str:
     if text not in PROVIDERS:
         raise SettingsError(f"provider {text!r}: must be one of {', '.join(PROVIDERS)}")
+    return text
+
+
+def _gpus(text: str) -> str:
+    if text not in GPUS:
+        raise SettingsError(f"gpus {text!r}: must be one of {', '.join(GPUS)}")
     return text
 
 

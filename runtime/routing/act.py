@@ -22,7 +22,7 @@ from runtime.events import Event
 from runtime.routing.actuator import Actuator, TwinQueues
 from runtime.routing.carry import Carrier
 from runtime.routing.context import Context
-from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Recall, Release, Requeue, SetQueue
+from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Move, Recall, Release, Requeue, SetQueue
 from runtime.routing.explain import sentence
 from runtime.routing.outbox import Outbox
 from runtime.routing.pace import Memory
@@ -84,6 +84,7 @@ class Actor:
             *await self._all(decision, decision.recalls, carrier.recall),
             *await self._all(decision, decision.requeues, carrier.requeue),
             *await self._all(decision, decision.releases, carrier.release),
+            *await self._all(decision, decision.moves, carrier.move),
             *await self._all(decision, decision.queues, carrier.set_queue),
         ]
         if self._left:
@@ -123,7 +124,7 @@ class Actor:
 
     async def _guarded(self, decision: Decision, action: One, one: Callable[[Decision, One], Awaitable[bool]]) -> bool:
         """Whether the action is done with, as far as this decision goes."""
-        job_action = action if isinstance(action, Clear | Recall | Requeue | Release) else None
+        job_action = action if isinstance(action, Clear | Recall | Requeue | Release | Move) else None
         async with self._limit:
             if job_action is not None and self._memory.knows(job_action):
                 return True
@@ -159,7 +160,7 @@ class Actor:
 def _actions(decision: Decision) -> tuple[Action, ...]:
     return (
         *decision.closes, *decision.adoptions, *decision.clears, *decision.recalls, *decision.requeues,
-        *decision.releases, *decision.holds, *decision.queues,
+        *decision.releases, *decision.moves, *decision.holds, *decision.queues,
     )  # fmt: skip
 
 

@@ -53,8 +53,12 @@ class Actuator(Protocol):
         """Let the job use local GPUs alone, active if it was stopped; `last_mark` replaces all marks of ours."""
         ...
 
-    async def requeue(self, job: Job, target: str | None, mark: str, marker: str, version: str) -> Raw:
+    async def requeue(
+        self, job: Job, target: str | None, mark: str, marker: str, version: str, *, moved: bool = False
+    ) -> Raw:
         """Let a job that was evicted run again: on a cloud flavor, or on local GPUs where no flavor is given.
+
+        `moved` says that an administrator's wish for another flavor is over.
 
         Raises:
             Conflict: when its Workload changed since `version`, or the flavor cannot be used.
@@ -94,7 +98,9 @@ class TwinQueues:
             job.namespace, job.name, clear_marks=True, verdict=last_mark, queue=queue, active=active
         )
 
-    async def requeue(self, job: Job, target: str | None, mark: str, marker: str, version: str) -> Raw:
+    async def requeue(
+        self, job: Job, target: str | None, mark: str, marker: str, version: str, *, moved: bool = False
+    ) -> Raw:
         """Move the job to the twin of the flavor or to its own queue, and make it active."""
         team = self._team(job)
         queue = self._home(job) if target is None else team.burst_queues.get(target)
@@ -107,6 +113,7 @@ class TwinQueues:
             job.name,
             verdict=mark,
             eviction=marker,
+            clear_move=moved,
             queue=queue,
             active=True,
             resource_version=version,

@@ -53,6 +53,18 @@ class AlarmKind(StrEnum):
     NODES_DO_NOT_COME = "nodes-do-not-come"
     """Pods on a cloud flavor did not become ready lately."""
 
+    LAYOUT_FAILED = "layout-failed"
+    """A MIG layout failed on a node, which is in service with its former one."""
+
+    LAYOUT_STUCK = "layout-stuck"
+    """A node is out of service, because neither the new MIG layout nor the former one came to be."""
+
+    LAYOUT_HELD = "layout-held"
+    """A node could not be emptied for another MIG layout."""
+
+    LAYOUT_UNREADABLE = "layout-unreadable"
+    """What was remembered on a node of a change of its MIG layout cannot be read."""
+
 
 @dataclass(frozen=True, slots=True)
 class Alarm:

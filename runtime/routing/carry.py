@@ -10,6 +10,7 @@ recognises:
   it, in a last patch that takes the mark away, so that a later stop by somebody else is never taken for ours.
 - requeue: see runtime.routing.actuator. It goes by the marker as it is now: the loss may have been accounted since the
   job was observed, in the same tick.
+- move: the annotation, and with it the wish where that is over. The job is left to the sequence of runtime.eviction.
 - hold: the annotation, by which the next decision knows that the job was told.
 - window queues: one patch.
 
@@ -32,7 +33,7 @@ from runtime.eviction.view import Marker
 from runtime.kube import WORKLOADS
 from runtime.routing.actuator import Actuator
 from runtime.routing.context import Context
-from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Recall, Release, Requeue, SetQueue
+from runtime.routing.decision import Adopt, Clear, Close, Decision, Hold, Move, Recall, Release, Requeue, SetQueue
 from runtime.routing.explain import sentence, verdict_from_json, verdict_to_json
 from runtime.routing.observe import attempt_at_gate
 from runtime.routing.outbox import Outbox
@@ -163,13 +164,26 @@ class Carrier:
             self._context.must_lead()
             over = marker_to_json(sent_on(marker, self._context.clock.real_now()))
             try:
-                await self._actuator.requeue(job, action.target, mark, over, seen["metadata"]["resourceVersion"])
+                version = seen["metadata"]["resourceVersion"]
+                await self._actuator.requeue(job, action.target, mark, over, version, moved=action.moved)
             except Conflict:
                 if last:
                     raise
             else:
                 break
         self._tell("requeued", decision, action, None)
+        return True
+
+    async def move(self, decision: Decision, action: Move) -> bool:
+        """Say of a running job whether it goes where somebody wants it, or take the wish away."""
+        job, mark = action.job, _mark(decision, action)
+        if (seen := await self._context.as_decided(job)) is None:
+            return False
+        version = seen["metadata"]["resourceVersion"]
+        raw = await self._kube.patch_workload(
+            job.namespace, job.name, verdict=mark, clear_move=action.over, resource_version=version
+        )
+        self._tell("move", decision, action, raw)
         return True
 
     async def hold(self, decision: Decision, action: Hold) -> bool:

@@ -55,5 +55,5 @@ class Context:
 def _essence(job: Job) -> tuple[object, ...]:
     return (
         job.uid, job.stage, job.attempt, job.flavor, job.gpus, job.pod_gpus, job.max_seconds, job.team, job.job_class,
-        job.queue, job.target, job.project, job.data_bytes,
+        job.queue, job.target, job.project, job.data_bytes, None if job.move is None else job.move.id,
     )  # fmt: skip

@@ -19,6 +19,7 @@ from runtime.routing.decision import Decision, Hold, SetQueue
 from runtime.routing.endings import endings
 from runtime.routing.gate import Gate
 from runtime.routing.local import LocalRoom
+from runtime.routing.moves import Moves
 from runtime.routing.policy import WaitRule
 from runtime.routing.release import Releases
 from runtime.routing.requeue import Requeues
@@ -42,21 +43,26 @@ def decide(snapshot: Snapshot, config: AgentConfig, now: float, decision_id: str
     resources = Resources(snapshot, config, wait, now, decision_id)
     local = LocalRoom(config, snapshot.capacity)
     jobs: dict[Stage, list[Job]] = {stage: [] for stage in Stage}
+    wanted_elsewhere = []
     for job in in_order(snapshot.jobs):
         jobs[job.stage].append(job)
         if job.flavor is not None:
             resources.count(job)
             local.count(job)
+        if job.move is not None:
+            wanted_elsewhere.append(job)
     closed = closed_windows(config, now)
     terms = Terms(config, wait, local, Targets(snapshot.books, config, snapshot.broken_queues, now), closed)
     gate = Gate(snapshot.books, config, resources, terms, local, now)
     gate.adopt_strays(jobs[Stage.RUNNING_CLOUD])
     gate.answer(jobs[Stage.AT_GATE], waiting=[*jobs[Stage.QUEUED], *jobs[Stage.RELEASED]])
     gate.recall_as_asked(jobs[Stage.RUNNING_CLOUD])
-    releases = Releases(snapshot.books, config, resources, terms, now)
+    releases = Releases(config, resources, terms, now)
     releases.keep_promises(jobs[Stage.RELEASED])
-    requeues = Requeues(snapshot.books, config, resources, terms, now)
+    requeues = Requeues(config, resources, terms, now)
     requeues.requeue(jobs[Stage.EVICTED])
+    moves = Moves(config, resources, terms, now)
+    moves.judge(wanted_elsewhere)
     releases.release(jobs[Stage.QUEUED])
     releases.continue_recalls(jobs[Stage.RECALLING])
     return Decision(
@@ -70,6 +76,8 @@ def decide(snapshot: Snapshot, config: AgentConfig, now: float, decision_id: str
         releases=tuple(releases.releases),
         holds=_merged(gate.holds, releases.holds),
         queues=_window_queues(snapshot, config, closed),
+        moves=tuple(moves.moves),
+        may_leave=frozenset(moves.allowed),
     )
 
 

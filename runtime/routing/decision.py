@@ -48,11 +48,24 @@ class Recall:
 
 @dataclass(frozen=True, slots=True)
 class Requeue:
-    """Put a job whose nodes were taken away into a queue again: the twin of a cloud flavor, or else its own."""
+    """Put a job whose nodes were taken away into a queue again: the twin of a cloud flavor, or else its own.
+
+    `moved` says that an administrator's wish for another flavor is over with that.
+    """
 
     job: Job
     verdict: Verdict
     target: str | None
+    moved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """Say of a job that somebody wants elsewhere whether it goes; `over` takes the wish away. The job runs on."""
+
+    job: Job
+    verdict: Verdict
+    over: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +96,10 @@ class SetQueue:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Everything to be done now, decided from one snapshot at `decided_at` (fleet time)."""
+    """Everything to be done now, decided from one snapshot at `decided_at` (fleet time).
+
+    `may_leave` has the UIDs of running jobs for which what they are moved to is set aside.
+    """
 
     id: str
     decided_at: float
@@ -95,3 +111,5 @@ class Decision:
     releases: tuple[Release, ...] = ()
     holds: tuple[Hold, ...] = ()
     queues: tuple[SetQueue, ...] = ()
+    moves: tuple[Move, ...] = ()
+    may_leave: frozenset[str] = frozenset()

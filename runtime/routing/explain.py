@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from runtime.eviction.notice import NoticeKind
 from runtime.routing.verdict import ASKED, Code, Verdict
 from runtime.routing.words import UNKNOWN, Words, is_odd
 
@@ -119,8 +120,9 @@ def _ledger_down(words: Words) -> str:
 
 
 def _never_fits(words: Words) -> str:
-    cause = _SENTENCES.get(Code(words.text("cause"))) if words.text("cause") in _CODES else None
-    reason = cause(words).removeprefix("stays local: ") if cause is not None else "the cloud cannot either"
+    cause = words.text("cause")
+    known = cause in _REFUSALS and Code(cause) is not Code.NEVER_FITS
+    reason = _because(words).removeprefix("stays local: ") if known else "the cloud cannot either"
     return f"refused: local GPUs can never hold its {words.gpus()} for this team, and {reason}"
 
 
@@ -176,6 +178,8 @@ def _taken_back(words: Words) -> str:
 
 
 def _released(words: Words) -> str:
+    if words.has("lost") and words.text("notice") == NoticeKind.MOVE:
+        return f"may use GPUs of {words.text('target')} at once: it is moved from {words.text('lost')}{_instead(words)}"
     if words.has("lost"):
         return (
             f"may use GPUs of {words.text('target')} at once: its nodes of {words.text('lost')} were taken away "
@@ -201,19 +205,52 @@ def _recalled(words: Words) -> str:
     cause = words.text("cause")
     if cause == ASKED:
         return f"goes back to its team's queue: an administrator asks for it ({words.text('reason')})"
-    if cause in _CODES and Code(cause) is not Code.RECALLED:
+    if cause in _REFUSALS:
         return f"goes back to its team's queue: it {_SENTENCES[Code(cause)](words)}"
     return f"goes back to its team's queue: {_CAUSES.get(cause, cause)}"
 
 
 def _requeued(words: Words) -> str:
     cause = words.text("cause")
-    refused = cause in _CODES and Code(cause) not in (Code.RECALLED, Code.REQUEUED)
-    why = f"; it {_SENTENCES[Code(cause)](words)}" if refused else ""
+    why = f"; it {_because(words)}" if cause in _REFUSALS else ""
+    if words.text("notice") == NoticeKind.MOVE:
+        return f"is back in its own queue with its place: it was moved from {words.text('lost')}{_instead(words)}{why}"
     return (
         f"is back in its own queue with its place: its nodes of {words.text('lost')} were taken away "
         f"({words.text('notice')}){why}"
     )
+
+
+def _moving(words: Words) -> str:
+    return f"goes on on {words.text('target')} as soon as it has saved: an administrator moves it"
+
+
+def _move_waits(words: Words) -> str:
+    return (
+        f"runs on where it is, and goes on on {_wanted(words)} as soon as it may, tried until {words.moment('until')}: "
+        f"it {_because(words)}"
+    )
+
+
+def _move_refused(words: Words) -> str:
+    cause = words.text("cause")
+    why = f"it {_because(words)}" if cause in _REFUSALS else _NOT_MOVED.get(cause, cause)
+    problem = f" ({words.text('problem')})" if words.has("problem") else ""
+    return f"was not moved to {_wanted(words)}: {why}{problem}; it runs on where it is"
+
+
+def _wanted(words: Words) -> str:
+    return words.text("to") if words.has("to") else "another cloud flavor"
+
+
+def _instead(words: Words) -> str:
+    return f" ({words.text('wanted')} was not free any more)" if words.has("wanted") else ""
+
+
+def _because(words: Words) -> str:
+    """The sentence of the verdict that is the cause of another one."""
+    cause = words.text("cause")
+    return _SENTENCES[Code(cause)](words) if cause in _REFUSALS else cause
 
 
 _PERIODS: Final = {
@@ -224,7 +261,6 @@ _PERIODS: Final = {
     "later week": "any later week",
     "later month": "any later month",
 }
-_CODES: Final = frozenset(code.value for code in Code)
 _CAUSES: Final = {
     "under-way": "a recall that was begun earlier goes on",
     "attempt-closed": "this reservation was already paid and closed, the next one is decided anew",
@@ -234,6 +270,18 @@ _CAUSES: Final = {
     "local-free": "local GPUs became free while it stood at the gate",
     UNKNOWN: "the cause was not recorded",
 }
+_NOT_MOVED: Final = {
+    "expired": "the time for it is over",
+    "there-already": "it runs there already",
+    "no-other": "there is no other cloud flavor",
+    "runs-locally": "it runs on local GPUs",
+    "no-such-target": "the fleet has no cloud flavor or market of that name",
+    "unreadable": "the wish cannot be read",
+    UNKNOWN: "the cause was not recorded",
+}
+_REFUSALS: Final = frozenset(Code) - {Code.RECALLED, Code.REQUEUED, Code.MOVING, Code.MOVE_WAITS, Code.MOVE_REFUSED}
+"""Codes that may be the cause of another verdict; the others have a cause themselves."""
+
 _SENTENCES: Final[Mapping[Code, Callable[[Words], str]]] = {
     Code.WAITING: _waiting,
     Code.CLASS_STAYS_LOCAL: _stays_local,
@@ -257,4 +305,7 @@ _SENTENCES: Final[Mapping[Code, Callable[[Words], str]]] = {
     Code.CLEARED: _cleared,
     Code.REQUEUED: _requeued,
     Code.RECALLED: _recalled,
+    Code.MOVING: _moving,
+    Code.MOVE_WAITS: _move_waits,
+    Code.MOVE_REFUSED: _move_refused,
 }

@@ -12,16 +12,18 @@ RECALLING and EVICTED need both an inactive Workload and our own mark on it; eve
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from typing import Final
 
 from runtime.clock import Clock, parse_time
 from runtime.cost.ledger import Books
 from runtime.eviction.view import Marker, Phase
+from runtime.eviction.wish import MoveWish
 from runtime.routing import wishes
-from runtime.routing.explain import verdict_from_json
+from runtime.routing.explain import RecordedVerdict, verdict_from_json
 from runtime.routing.history import NO_HISTORY, History
 from runtime.routing.queues import Queues, TeamQueue
-from runtime.routing.requests import gpus_of, largest_pod_of
+from runtime.routing.requests import GPU_RESOURCES, asks_for_gpus, gpus_of, largest_pod_of
 from runtime.routing.snapshot import Job, Snapshot, Stage
 from runtime.routing.surroundings import Surroundings
 from runtime.routing.verdict import Code
@@ -32,6 +34,9 @@ from runtime.routing.workload import (
     is_true,
     job_owner,
     marker_of,
+    move_wish,
+    only_run_began,
+    preempted_since,
     recall_reason,
     returns,
     since,
@@ -72,19 +77,34 @@ class Observer:
         Raises:
             ValueError: when it cannot be read; what was known of it before should stand.
         """
+        return self._guarded(raw, parts=False)
+
+    def reduce_any(self, raw: Raw) -> Job | None:
+        """As `reduce`, and also the job of a Workload that asks for parts of GPUs alone: one with no whole GPU.
+
+        Kueue queues those without us, so no decision is made about them; but they leave nodes that go.
+
+        Raises:
+            ValueError: when it cannot be read; what was known of it before should stand.
+        """
+        return self._guarded(raw, parts=True)
+
+    def _guarded(self, raw: Raw, *, parts: bool) -> Job | None:
         try:
-            return self._reduce(raw)
+            job = self._reduce(raw, parts)
+            return job if job is None or job.gpus else _of_parts(job)
         except (KeyError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
             message = f"a Workload cannot be read: {type(error).__name__}: {str(error)[:_LONGEST_MESSAGE]}"
             self._report(MALFORMED, raw, message)
             raise ValueError(message) from error
 
-    def _reduce(self, raw: Raw) -> Job | None:
+    def _reduce(self, raw: Raw, parts: bool) -> Job | None:
         metadata, spec, status = raw["metadata"], raw["spec"], raw.get("status") or {}
         queue = self._queues.of(metadata["namespace"], spec.get("queueName"))
         owner = job_owner(metadata)
-        if queue is None or owner is None or not (gpus := gpus_of(spec)):
+        if queue is None or owner is None or not (gpus_of(spec) or (parts and asks_for_gpus(spec))):
             return None
+        gpus = gpus_of(spec)
         conditions = conditions_of(status)
         holds = is_true(conditions, "QuotaReserved")
         flavor = self._flavor(status) if holds else None
@@ -96,6 +116,8 @@ class Observer:
         reserved_at = parse_time(conditions["QuotaReserved"]["lastTransitionTime"]) if holds else None
         limit = spec.get("maximumExecutionTimeSeconds")
         job_class = class_name(spec)
+        preempted_at = preempted_since(conditions)
+        began_at = None if preempted_at is None else only_run_began(status)
 
         def complain(reason: str, message: str) -> None:
             self._report(reason, raw, message)
@@ -138,7 +160,18 @@ class Observer:
             pods_ready_at=None if (at := since(conditions, "PodsReady")) is None else self._fleet_time(at),
             eviction=eviction,
             failed=is_true(conditions, "Finished") and conditions["Finished"].get("reason") == _FAILED,
+            move=self._move(metadata, recorded),
+            preempted_at=None if preempted_at is None else self._fleet_time(preempted_at),
+            run_began_at=None if began_at is None else self._clock.to_fleet(began_at),
         )
+
+    def _move(self, metadata: Raw, recorded: RecordedVerdict | None) -> MoveWish | None:
+        wish = move_wish(metadata)
+        if wish is None or wish.problem:
+            return wish
+        told = str(recorded.verdict.facts.get("cause", "")) if recorded else ""
+        asked_at, until = self._clock.to_fleet(wish.asked_at), self._clock.to_fleet(wish.until)
+        return replace(wish, asked_at=asked_at, until=until, told=told)
 
     def _stage(
         self,
@@ -164,10 +197,11 @@ class Observer:
 
     def _flavor(self, status: Raw) -> str | None:
         """The GPU flavor of the reservation; a cloud one if any pod set has one, since that one costs money."""
-        assigned = [
-            string(pod_set["flavors"][GPU_RESOURCE])
-            for pod_set in (status.get("admission") or {}).get("podSetAssignments") or ()
-            if GPU_RESOURCE in (pod_set.get("flavors") or {})
+        assignments = [
+            pod_set.get("flavors") or {} for pod_set in (status.get("admission") or {}).get("podSetAssignments") or ()
+        ]
+        assigned = [string(flavors[GPU_RESOURCE]) for flavors in assignments if GPU_RESOURCE in flavors] or [
+            string(flavor) for flavors in assignments for name, flavor in flavors.items() if GPU_RESOURCES.match(name)
         ]
         flavors = self._config.flavors
         cloud = [name for name in assigned if name not in flavors or flavors[name].cloud]
@@ -201,6 +235,12 @@ class Observer:
 
     def _fleet_time(self, text: str) -> float:
         return self._clock.to_fleet(parse_time(text))
+
+
+def _of_parts(job: Job) -> Job:
+    """A job without whole GPUs: what is decided about others does not concern it."""
+    stage = Stage.RUNNING_LOCAL if job.stage in (Stage.RUNNING_CLOUD, Stage.AT_GATE) else job.stage
+    return replace(job, stage=stage, move=None, preempted_at=None, run_began_at=None)
 
 
 def _stage_of_inactive(eviction: Marker | None, verdict_code: str | None) -> Stage:

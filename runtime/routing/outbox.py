@@ -59,7 +59,7 @@ class Outbox:
         """Forget the holds of the former decision; returns once none is written about a job that is acted upon now."""
         self._decision, self._holds = decision, iter(())
         actions: tuple[JobAction, ...] = (
-            *decision.clears, *decision.recalls, *decision.requeues, *decision.releases
+            *decision.clears, *decision.recalls, *decision.requeues, *decision.releases, *decision.moves
         )  # fmt: skip
         if self._held in {action.job.uid for action in actions}:
             async with self._writing:

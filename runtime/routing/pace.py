@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from runtime.routing.decision import Clear, Hold, Recall, Release, Requeue
+from runtime.routing.decision import Clear, Hold, Move, Recall, Release, Requeue
 from runtime.routing.snapshot import Job
 from runtime.routing.verdict import Code
 
@@ -22,7 +22,7 @@ FORGET_SECONDS: Final = 5.0
 """How long the same action is taken for done; Kueue and the watch are normally milliseconds behind."""
 
 _MOST_REMEMBERED: Final = 1_000
-JobAction = Clear | Recall | Requeue | Release | Hold
+JobAction = Clear | Recall | Requeue | Release | Move | Hold
 
 
 class Ration:

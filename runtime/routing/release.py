@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from runtime.cost.ledger import Books
 from runtime.routing.decision import Hold, Recall, Release
 from runtime.routing.resources import Resources
 from runtime.routing.snapshot import Job
@@ -58,10 +57,7 @@ RETURN_PAUSE_SECONDS: Final = 3_600.0
 class Releases:
     """The releases of one decision."""
 
-    def __init__(
-        self, books: Books | None, config: AgentConfig, resources: Resources, terms: Terms, now: float
-    ) -> None:
-        self._books = books
+    def __init__(self, config: AgentConfig, resources: Resources, terms: Terms, now: float) -> None:
         self._config = config
         self._resources = resources
         self._terms = terms
@@ -114,7 +110,7 @@ class Releases:
         others = tuple(target for target in targets if target != job.target)
         if job.target in targets and waited <= GO_ROUND_SECONDS * speed:
             others = targets[targets.index(job.target) + 1 :]
-        chosen = self._choose(job, others) if others else None
+        chosen = self._resources.choose(job, others) if others else None
         if isinstance(chosen, str):
             facts: Facts = {**self._terms.waits(job, self._now), "target": chosen, "from": job.target or ""}
             self.releases.append(Release(job, _released(facts, job.returns), chosen))
@@ -146,7 +142,7 @@ class Releases:
                 continue
             on_its_way = job.verdict_code == Code.RELEASED and self._may_be_on_its_way(job)
             refusal = leave.refusal or (None if on_its_way else self._taken_back(job))
-            chosen = refusal or self._choose(job, leave.targets)
+            chosen = refusal or self._resources.choose(job, leave.targets)
             if on_its_way:
                 continue  # what was chosen now is what the job was promised, and nobody else's
             if isinstance(chosen, str):
@@ -155,14 +151,6 @@ class Releases:
             self._hold(job, chosen)
             if overdue > STARVING_SECONDS and chosen.code is Code.CLOUD_FULL:
                 self._resources.keep_room(leave.targets[0])
-
-    def _choose(self, job: Job, targets: tuple[str, ...]) -> str | Verdict:
-        """Which of the flavors the job may have now; or why none."""
-        if self._books is None:
-            return Verdict(Code.LEDGER_DOWN, {})
-        if self._resources.lacks_runtime_limit(job):
-            return Verdict(Code.NO_RUNTIME_LIMIT, {})
-        return self._resources.choose(job, targets)
 
     def _release(self, job: Job, target: str) -> None:
         facts: Facts = {**self._terms.waits(job, self._now), "target": target}

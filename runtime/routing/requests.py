@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Iterator, Mapping
 from decimal import Decimal, InvalidOperation
 from typing import Any, Final
 
 from stacks.labels import GPU_RESOURCE
 
 Raw = Mapping[str, Any]
+
+GPU_RESOURCES: Final = re.compile(r"nvidia\.com/(gpu|mig-)")
+"""How the names begin of whole GPUs, slices, and shares of either."""
 
 _MOST_GPUS: Final = 1_000_000
 """As in stacks.quantities.GpuCount; more is a mistake or an attack."""
@@ -56,6 +60,23 @@ def _container_gpus(container: Raw) -> int:
         if (quantity := (resources.get(kind) or {}).get(GPU_RESOURCE)) is not None:
             return whole(quantity)
     return 0
+
+
+def asks_for_gpus(spec: Raw) -> bool:
+    """Whether any pod of a Workload asks for GPUs, slices or shares of them."""
+    return any(holds_gpus(pod_set["template"]["spec"]) for pod_set in spec["podSets"])
+
+
+def holds_gpus(pod: Raw) -> bool:
+    """Whether a pod asks for GPUs, slices or shares of them; also where nobody can read how many."""
+    return any(str(quantity) != "0" for quantity in _gpu_quantities(pod))
+
+
+def _gpu_quantities(pod: Raw) -> Iterator[object]:
+    for container in (*(pod.get("initContainers") or ()), *(pod.get("containers") or ())):
+        resources = container.get("resources") or {}
+        asked = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+        yield from (quantity for name, quantity in asked.items() if GPU_RESOURCES.match(name))
 
 
 def whole(quantity: object) -> int:

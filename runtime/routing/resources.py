@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
+from dataclasses import replace
 from decimal import ROUND_CEILING, Decimal
 from typing import Final
 
@@ -148,6 +149,10 @@ class Resources:
 
     def choose(self, job: Job, targets: tuple[str, ...]) -> str | Verdict:
         """Set room, GPUs and money aside on the first of the flavors that has them; or say why none has."""
+        if self._accounts is None:
+            return Verdict(Code.LEDGER_DOWN, {})
+        if self.lacks_runtime_limit(job):
+            return Verdict(Code.NO_RUNTIME_LIMIT, {})
         if (refusal := self.refuse_team(job)) is not None:
             return refusal
         if (known := self._full.get((targets, job.gpus))) is not None:
@@ -170,6 +175,17 @@ class Resources:
         facts: Facts = {"gpus": job.gpus, "free_gpus": max(0, free)}
         verdict = self._full[targets, job.gpus] = Verdict(Code.CLOUD_FULL, facts)
         return verdict
+
+    def choose_instead(self, job: Job, targets: tuple[str, ...]) -> str | Verdict:
+        """As `choose`, for a job that will give up the cloud GPUs it has: its team holds no more of them than before.
+
+        Its money is another matter: what its present attempt has committed is not free before that is closed.
+        """
+        self._team_gpus[job.team] -= job.gpus
+        chosen = self.choose(replace(job, flavor=None, reserved_at=None, ready_at=None, attempt=None), targets)
+        if not isinstance(chosen, str):
+            self._team_gpus[job.team] += job.gpus
+        return chosen
 
     def _bill(self, job: Job) -> Hashable:
         """All that the price of a queued job depends on: its expected run time only where a budget is soft."""

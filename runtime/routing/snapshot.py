@@ -13,6 +13,7 @@ from typing import Final
 
 from runtime.cost.ledger import Books
 from runtime.eviction.view import Marker
+from runtime.eviction.wish import MoveWish
 from runtime.routing.history import NO_HISTORY, History
 
 
@@ -75,7 +76,9 @@ class Job:
     owner's apiVersion; `project` is empty where it names none. `ran_seconds` is how long a finished job ran, where it
     succeeded. `pods_ready_at` is when its pods became ready in this reservation, where Kueue watches that. `eviction`
     is how far the eviction from its nodes has come, or the last one that it survived. `failed` says that it finished
-    because its pods failed.
+    because its pods failed. `move` is an administrator's wish that it goes on on another cloud flavor. `preempted_at`
+    is when Kueue preempted its present or last run, as long as it has not started again; `run_began_at` when that run
+    began, where the Workload itself still says so.
     """
 
     uid: str
@@ -115,6 +118,9 @@ class Job:
     pods_ready_at: float | None = None
     eviction: Marker | None = None
     failed: bool = False
+    move: MoveWish | None = None
+    preempted_at: float | None = None
+    run_began_at: float | None = None
 
     @property
     def waits_since(self) -> float:

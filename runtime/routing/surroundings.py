@@ -15,7 +15,7 @@ from runtime.eviction.observe import WORKLOAD_ANNOTATION
 from runtime.routing.requests import whole
 from runtime.routing.snapshot import Job
 from stacks.agent_config import AgentConfig
-from stacks.labels import FLAVOR_LABEL, GPU_RESOURCE
+from stacks.labels import AGENT_DRAIN_TAINT, DRAIN_TAINT, FLAVOR_LABEL, GPU_RESOURCE
 
 Raw = Mapping[str, Any]
 
@@ -74,7 +74,8 @@ class Surveyor:
         flavor = self._local.get(str(_mapping(metadata.get("labels")).get(FLAVOR_LABEL)))
         if flavor is None:
             return None
-        usable = _is_true(status, "Ready") and not spec.get("unschedulable")
+        drained = any(taint.get("key") in (DRAIN_TAINT, AGENT_DRAIN_TAINT) for taint in _list(spec.get("taints")))
+        usable = _is_true(status, "Ready") and not spec.get("unschedulable") and not drained
         try:
             gpus = whole(_mapping(status.get("allocatable")).get(GPU_RESOURCE, 0))
         except ValueError:

@@ -78,7 +78,10 @@ class Teller:
 
 def condition(raw: Raw, verdict: Verdict, real_now: float) -> Raw | None:
     """The condition that says the verdict, or None where the Workload says just that already."""
+    before = _former(raw)
     status = "True" if verdict.code is Code.CLEARED else "False"
+    if verdict.code in _LEAVE_IT_WHERE_IT_IS:
+        status = before.get("status", status)
     new: Raw = {
         "type": VERDICT_CONDITION,
         "status": status,
@@ -87,7 +90,6 @@ def condition(raw: Raw, verdict: Verdict, real_now: float) -> Raw | None:
     }
     if isinstance(generation := raw["metadata"].get("generation"), int):
         new["observedGeneration"] = generation
-    before = _former(raw)
     if all(before.get(name) == value for name, value in new.items()):
         return None
     flipped = before.get("status") != status
@@ -133,6 +135,7 @@ def _lost(what: str, error: KubeError) -> None:
     log.debug("%s was not written", what, extra={"error": str(error)})
 
 
+_LEAVE_IT_WHERE_IT_IS: Final = (Code.MOVING, Code.MOVE_WAITS, Code.MOVE_REFUSED)
 _HOLDS: Final[Mapping[Code, Callable[[Job, str], Event]]] = {
     Code.BUDGET: events.held_by_budget,
     Code.NEVER_FITS: events.never_fits,
@@ -145,4 +148,5 @@ _ACTIONS: Final[Mapping[Code, Callable[[Job, str], Event]]] = {
     Code.CLEARED: events.cleared,
     Code.RECALLED: events.recalled,
     Code.REQUEUED: events.requeued,
+    Code.MOVE_REFUSED: events.not_moved,
 }

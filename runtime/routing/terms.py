@@ -65,7 +65,7 @@ class Terms:
                 refusal = found
             else:
                 targets = found
-        if refusal is not None and never_local and refusal.code in _LASTING:
+        if refusal is not None and never_local and refusal.code in LASTING:
             refusal = Verdict(Code.NEVER_FITS, {"cause": refusal.code.value, **refusal.facts, "gpus": job.gpus})
         return Leave(never_local, targets, refusal)
 
@@ -108,7 +108,7 @@ class Terms:
         return self._refuse(job) or self._targets.refuse(job, flavor)
 
 
-_LASTING: Final = frozenset(
+LASTING: Final = frozenset(
     {Code.CLASS_STAYS_LOCAL, Code.POLICY_NEVER, Code.TOO_LARGE, Code.NO_MARKET, Code.PROJECT, Code.DATA}
 )
 """Refusals that stand until the job or the fleet file changes."""

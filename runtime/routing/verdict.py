@@ -80,6 +80,15 @@ class Code(StrEnum):
     RECALLED = "recalled"
     """On its way back to its team's queue."""
 
+    MOVING = "moving"
+    """An administrator wants it on another cloud flavor, and that is free: it is asked to save, then stopped."""
+
+    MOVE_WAITS = "move-waits"
+    """An administrator wants it on another cloud flavor that it may not have now; it runs on meanwhile."""
+
+    MOVE_REFUSED = "move-refused"
+    """It was not moved, and is not to be any more; it runs on where it is."""
+
 
 ASKED: Final = "asked"
 """Cause of a recall that an administrator wants."""

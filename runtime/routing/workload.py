@@ -9,17 +9,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
+from runtime.clock import parse_time
 from runtime.eviction.marker import marker_from_json
 from runtime.eviction.view import Marker
+from runtime.eviction.wish import MoveWish, wish_from_json
 from runtime.routing.explain import RecordedVerdict
 from stacks.kinds import job_kind
-from stacks.labels import EVICTION_ANNOTATION, RECALL_ANNOTATION
+from stacks.labels import EVICTION_ANNOTATION, MOVE_ANNOTATION, RECALL_ANNOTATION
 
 Raw = Mapping[str, Any]
 
 NO_REASON: Final = "no reason given"
 
 _KUEUE_GROUP: Final = "kueue.x-k8s.io"
+_PREEMPTED: Final = "Preempted"
+"""Reason of the condition Evicted (Kueue v1beta2)."""
 _READY: Final = "Ready"
 _MOST_RETURNS: Final = 1_000_000
 _LONGEST_REASON: Final = 200
@@ -99,3 +103,37 @@ def recall_reason(metadata: Raw) -> str | None:
         return None
     printable = "".join(letter if letter.isprintable() else " " for letter in str(reason)[:_LONGEST_REASON])
     return " ".join(printable.split()) or NO_REASON
+
+
+def move_wish(metadata: Raw) -> MoveWish | None:
+    """That an administrator wants it on another cloud flavor, in real time; None where nobody does."""
+    text = (metadata.get("annotations") or {}).get(MOVE_ANNOTATION)
+    return None if text is None else wish_from_json(str(text))
+
+
+def preempted_since(conditions: Mapping[str, Raw]) -> str | None:
+    """When Kueue preempted its present or last run; None where it did not, or took quota that nothing ran on yet.
+
+    Kueue turns Admitted to False with the eviction or after it; where it is older, nothing had been admitted since.
+    """
+    evicted, admitted = conditions.get("Evicted", {}), conditions.get("Admitted")
+    if evicted.get("status") != "True" or evicted.get("reason") != _PREEMPTED or admitted is None:
+        return None
+    at = str(evicted["lastTransitionTime"])
+    ran = admitted["status"] == "True" or parse_time(admitted["lastTransitionTime"]) >= parse_time(at)
+    return at if ran else None
+
+
+def only_run_began(status: Raw) -> float | None:
+    """When the run began that has ended, in real seconds; known only of the first that was cut off.
+
+    Kueue adds up how long a Workload was admitted, and counts its evictions; of a later run only the sum is known.
+    """
+    admitted = conditions_of(status).get("Admitted")
+    evictions = (status.get("schedulingStats") or {}).get("evictions") or ()
+    ran = status.get("accumulatedPastExecutionTimeSeconds")
+    if admitted is None or admitted["status"] == "True" or not isinstance(ran, int):
+        return None
+    if sum(entry.get("count", 0) for entry in evictions) != 1:
+        return None
+    return parse_time(admitted["lastTransitionTime"]) - ran

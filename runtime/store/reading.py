@@ -25,6 +25,7 @@ from runtime.store.days import Day, LossDay
 from runtime.store.names import LossName, Name, day_path, loss_day_path, top_up_path
 
 _Parsed = TypeVar("_Parsed")
+_Wanted = TypeVar("_Wanted")
 _PackedDay = TypeVar("_PackedDay", Day, LossDay)
 _Entry = TypeVar("_Entry", Opening, Closing)
 
@@ -43,30 +44,23 @@ def parse(path: str, content: bytes, reader: Callable[[object], _Parsed]) -> _Pa
 
 async def read_openings(bucket: Bucket, names: Iterable[Name]) -> tuple[dict[Attempt, Opening], dict[Name, str]]:
     """The openings of these names, and those that cannot be read with the reason."""
-    return await _read(bucket, names, opening_from_dict)
+    return await _read_attempts(bucket, names, opening_from_dict)
 
 
 async def read_closings(bucket: Bucket, names: Iterable[Name]) -> tuple[dict[Attempt, Closing], dict[Name, str]]:
     """The closings of these names, and those that cannot be read with the reason."""
-    return await _read(bucket, names, closing_from_dict)
+    return await _read_attempts(bucket, names, closing_from_dict)
 
 
-async def _read(
+async def _read_attempts(
     bucket: Bucket, names: Iterable[Name], reader: Callable[[object], _Entry]
 ) -> tuple[dict[Attempt, _Entry], dict[Name, str]]:
-    by_path = {name.path: name for name in names}
-    found: dict[Attempt, _Entry] = {}
-    unread: dict[Name, str] = {}
-    async for path, content in bucket.read_many(list(by_path)):
-        name = by_path[path]
-        try:
-            entry = parse(path, content, reader)
-            if entry.attempt != name.attempt:
-                raise CorruptEntry(f"{path}: holds another attempt, {entry.attempt}")
-            found[name.attempt] = entry
-        except CorruptEntry as error:
-            unread[name] = _told(error)
-    return found, unread
+    def read(name: Name, path: str, content: bytes) -> _Entry:
+        entry = parse(path, content, reader)
+        return _its_own(entry, path, "attempt", entry.attempt, name.attempt)
+
+    found, unread = await _read(bucket, {name.path: name for name in names}, read)
+    return {name.attempt: entry for name, entry in found.items()}, unread
 
 
 async def read_days(bucket: Bucket, wanted: Iterable[str]) -> tuple[list[Day], dict[str, str]]:
@@ -82,48 +76,47 @@ async def read_loss_days(bucket: Bucket, wanted: Iterable[str]) -> tuple[list[Lo
 async def _read_days(
     bucket: Bucket, by_path: Mapping[str, str], reader: Callable[[str, bytes], _PackedDay]
 ) -> tuple[list[_PackedDay], dict[str, str]]:
-    found: list[_PackedDay] = []
-    unread: dict[str, str] = {}
-    async for path, content in bucket.read_many(list(by_path)):
-        try:
-            found.append(reader(by_path[path], content))
-        except CorruptEntry as error:
-            unread[by_path[path]] = _told(error)
-    return found, unread
+    found, unread = await _read(bucket, by_path, lambda day, _, content: reader(day, content))
+    return list(found.values()), unread
 
 
 async def read_losses(bucket: Bucket, names: Iterable[LossName]) -> tuple[dict[LossName, Loss], dict[str, str]]:
     """The losses of these names, and those that cannot be read with the reason, by path."""
-    by_path = {name.path: name for name in names}
-    found: dict[LossName, Loss] = {}
-    unread: dict[str, str] = {}
-    async for path, content in bucket.read_many(list(by_path)):
-        name = by_path[path]
-        try:
-            loss = parse(path, content, loss_from_dict)
-            if loss.key != name.key:
-                raise CorruptEntry(f"{path}: holds another loss, {loss.key}")
-            found[name] = loss
-        except CorruptEntry as error:
-            unread[path] = _told(error)
-    return found, unread
+
+    def read(name: LossName, path: str, content: bytes) -> Loss:
+        loss = parse(path, content, loss_from_dict)
+        return _its_own(loss, path, "loss", loss.key, name.key)
+
+    found, unread = await _read(bucket, {name.path: name for name in names}, read)
+    return found, {name.path: reason for name, reason in unread.items()}
 
 
 async def read_top_ups(bucket: Bucket, wanted: Iterable[str]) -> tuple[dict[str, TopUp], dict[str, str]]:
     """The top-ups of these ids, and those that cannot be read with the reason."""
-    by_path = {top_up_path(identifier): identifier for identifier in sorted(wanted)}
-    found: dict[str, TopUp] = {}
-    unread: dict[str, str] = {}
+
+    def read(identifier: str, path: str, content: bytes) -> TopUp:
+        top_up = parse(path, content, top_up_from_dict)
+        return _its_own(top_up, path, "top-up", top_up.id, identifier)
+
+    return await _read(bucket, {top_up_path(identifier): identifier for identifier in sorted(wanted)}, read)
+
+
+async def _read(
+    bucket: Bucket, by_path: Mapping[str, _Wanted], read: Callable[[_Wanted, str, bytes], _Parsed]
+) -> tuple[dict[_Wanted, _Parsed], dict[_Wanted, str]]:
+    """What stands under these paths, and what cannot be read with the reason."""
+    found: dict[_Wanted, _Parsed] = {}
+    unread: dict[_Wanted, str] = {}
     async for path, content in bucket.read_many(list(by_path)):
+        wanted = by_path[path]
         try:
-            top_up = parse(path, content, top_up_from_dict)
-            if top_up.id != by_path[path]:
-                raise CorruptEntry(f"{path}: holds another top-up, {top_up.id}")
-            found[top_up.id] = top_up
+            found[wanted] = read(wanted, path, content)
         except CorruptEntry as error:
-            unread[by_path[path]] = _told(error)
+            unread[wanted] = str(error).partition(": ")[2]
     return found, unread
 
 
-def _told(error: CorruptEntry) -> str:
-    return str(error).partition(": ")[2]
+def _its_own(entry: _Parsed, path: str, kind: str, key: object, expected: object) -> _Parsed:
+    if key != expected:
+        raise CorruptEntry(f"{path}: holds another {kind}, {key}")
+    return entry

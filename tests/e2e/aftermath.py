@@ -21,6 +21,7 @@ from runtime.clock import Clock, parse_time
 from runtime.cost.entries import loss_from_dict
 from runtime.cost.losses import Loss
 from runtime.eviction.marker import marker_from_json
+from runtime.eviction.notice import NoticeKind
 from runtime.eviction.timing import DEFAULT_TERMS
 from stacks.labels import EVICTING_TAINT, EVICTION_ANNOTATION, NOTICES_ANNOTATION, QUEUE_LABEL, SYSTEM_NAMESPACE
 from tests.e2e.conftest import Stack, condition
@@ -95,15 +96,16 @@ def nobody_is_lost(storm: Storm) -> None:
 
 
 def each_stop_is_answered_once(storm: Storm) -> dict[Job, list[Stop]]:
-    """As many requeues as stops, as many losses as stops, and the marker counts them too."""
+    """As many requeues as stops, as many losses as stops and preemptions, and the marker counts them too."""
     stopped, lost, found = stops_in_audit(storm), losses(storm.stack), {}
     for job, workload in storm.workloads().items():
         stops, uid = stopped.get(storm.uids[job], []), storm.uids[job]
         text = workload["metadata"].get("annotations", {}).get(EVICTION_ANNOTATION)
         counted = marker_from_json(text).attempts if text else 0
         assert all(stop.requeued_at is not None for stop in stops), job
-        assert [loss.number for loss in lost.get(uid, [])] == list(range(1, len(stops) + 1)), job
-        assert counted == len(stops), job
+        of_job = lost.get(uid, [])
+        assert [loss.number for loss in of_job] == list(range(1, counted + 1)), job
+        assert sum(loss.kind != NoticeKind.PREEMPTION for loss in of_job) == len(stops), job
         found[job] = stops
     return found
 
@@ -132,8 +134,9 @@ def lost_work(storm: Storm, trainers: Trainers) -> list[tuple[Loss, float]]:
 def money_and_nodes_are_in_order(storm: Storm) -> None:
     """No budget was exceeded at any moment, and no node keeps a trace."""
     books = LedgerReader(ledger_directory(storm.stack)).read().books
-    assert highest_exposure(books, THRIFTY) <= THRIFTY_LIMIT_USD
-    assert highest_exposure(books, None) <= FLEET_LIMIT_USD
+    speed = storm.stack.fleet.agent.replay_speed
+    assert highest_exposure(books, THRIFTY, speed) <= THRIFTY_LIMIT_USD
+    assert highest_exposure(books, None, speed) <= FLEET_LIMIT_USD
     for node in storm.stack.kube.list("v1", "Node")[0]:
         name, spec = node["metadata"]["name"], node["spec"]
         assert not spec.get("unschedulable"), name

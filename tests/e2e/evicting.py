@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 from runtime.eviction.marker import answer_to_json, asked_in, marker_from_json
 from runtime.eviction.view import Answer, Marker, Phase
 from stacks.labels import CHECKPOINT_ANSWER_ANNOTATION, CHECKPOINT_REQUEST_ANNOTATION, EVICTION_ANNOTATION
+from tests.conftest import ROOT
 from tests.e2e.conftest import Stack
 
 LOCAL, SPOT = "h100-onprem", "h100-aws-spot"
@@ -53,6 +59,22 @@ def answer(stack: Stack, team: str, job: str, step: int) -> None:
         said = Answer(request, step, f"s3://checkpoints/{step}", time.time())
         body = {"metadata": {"annotations": {CHECKPOINT_ANSWER_ANNOTATION: answer_to_json(said)}}}
         stack.kube.request("PATCH", stack.kube.path("v1", "Pod", name, team), body, content_type=MERGE)
+
+
+def gpufleet(stack: Stack, *arguments: str) -> Any:
+    """What a command of the command line prints for programs."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("gpufleet")), *arguments, "--json"],
+        cwd=ROOT,
+        env={**os.environ, "KUBECONFIG": str(stack.plane.kubeconfig)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
 
 
 def failures(stack: Stack, team: str, job: str) -> int:

@@ -124,7 +124,7 @@ async def replayed(stack: Stack, length_seconds: float) -> Summary:
 )
 def test_an_agent_killed_again_and_again_keeps_its_books(stack: Stack, kills: int, length_seconds: float) -> None:
     spent = LedgerReader(ledger_directory(stack)).read().books
-    highest = {name: highest_exposure(spent, name) for name in (*TEAMS, None)}
+    highest = {name: highest_exposure(spent, name, stack.fleet.agent.replay_speed) for name in (*TEAMS, None)}
     try:
         with killings(stack, kills) as killed:
             summary = asyncio.run(replayed(stack, length_seconds))

@@ -22,12 +22,14 @@ from infra.replay.gate import GateProof, prove_gate
 from infra.replay.histories import histories_of
 from stacks.kinds import JOB_KINDS
 from stacks.labels import (
+    AGENT_DRAIN_TAINT,
     AGENT_NAME,
     BURST_TAINT,
     CHECKPOINT_ANSWER_ANNOTATION,
     CHECKPOINT_REQUEST_ANNOTATION,
     CLEARED_ANNOTATION,
     CORDONED_ANNOTATION,
+    DRAIN_TAINT,
     EVICTING_TAINT,
     EVICTION_ANNOTATION,
     FLAVOR_LABEL,
@@ -36,6 +38,7 @@ from stacks.labels import (
     GPU_LABEL,
     GPU_RESOURCE,
     MANAGED_LABEL,
+    MOVE_ANNOTATION,
     NODE_AGENT_NAME,
     NOTICES_ANNOTATION,
     PRIORITY_CLASS_LABEL,
@@ -246,6 +249,7 @@ AGENT_ROWS = [
     Row("write-a-verdict", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{VERDICT_ANNOTATION: "{}"})),
     Row("clear-a-verdict", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{VERDICT_ANNOTATION: None})),
     Row("cross-out-a-recall", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{RECALL_ANNOTATION: None})),
+    Row("cross-out-a-move", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{MOVE_ANNOTATION: None})),
     Row("deactivate-a-workload", "PATCH", f"{WORKLOADS}/$w-gated",
         annotated(**{VERDICT_ANNOTATION: "{}"}) | {"spec": {"active": False}}),
     Row("move-a-workload-to-the-twin", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": TWIN}}),
@@ -257,6 +261,7 @@ AGENT_ROWS = [
     Row("keep-what-a-hook-answered", "PATCH", f"{PODS}/$p-bursting", annotated(**{CHECKPOINT_ANSWER_ANNOTATION: "{}"})),
     Row("evict-a-pod", "POST", f"{PODS}/patient/eviction", eviction("patient", "$u-patient"), None, JSON),
     Row("say-that-nothing-is-left-on-a-node", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{CLEARED_ANNOTATION: "a"})),
+    Row("ask-that-a-node-be-emptied", "PATCH", f"{NODES}/{HEALTHY}", tainted(AGENT_DRAIN_TAINT)),
     Row("say-it-no-longer", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CLEARED_ANNOTATION: None})),
     Row("answer-its-own-check", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Ready"),
         None, APPLY),
@@ -305,6 +310,8 @@ AGENT_ROWS = [
         "only active and queueName"),
     Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{RECALL_ANNOTATION: "x"}), "no annotation"),
     Row("change-a-recall", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{RECALL_ANNOTATION: "x"}), "no annotation"),
+    Row("move-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{MOVE_ANNOTATION: "{}"}), "no annotation"),
+    Row("change-a-move", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{MOVE_ANNOTATION: "x"}), "no annotation"),
     Row("annotate-a-workload", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(any="thing"), "no annotation"),
     Row("label-a-workload", "PATCH", f"{WORKLOADS}/$w-waiting", labels(any="thing"), "metadata but its verdict"),
     Row("move-a-workload-to-another-team", "PATCH", f"{WORKLOADS}/$w-waiting", {"spec": {"queueName": OTHER}},
@@ -356,14 +363,17 @@ AGENT_ROWS = [
     Row("limit-a-pods-time", "PATCH", f"{PODS}/$p-bursting", {"spec": {"activeDeadlineSeconds": 1}},
         "nothing of a pod but an annotation"),
     Row("write-a-pods-status", "PATCH", f"{PODS}/$p-bursting/status", {"status": {"phase": "Failed"}}, NO_RIGHT),
-    # Nodes: that one annotation.
+    # Nodes: that one annotation, and one taint.
     Row("forge-a-notice", "PATCH", f"{NODES}/rack-0", annotated(**{NOTICES_ANNOTATION: "[]"}), NO_ANNOTATION_OF_A_NODE),
     Row("take-a-notice-away", "PATCH", f"{NODES}/{CORDONED}", annotated(**{NOTICES_ANNOTATION: None}),
         NO_ANNOTATION_OF_A_NODE),
     Row("annotate-a-node", "PATCH", f"{NODES}/rack-0", annotated(any="thing"), NO_ANNOTATION_OF_A_NODE),
     Row("cordon-a-node", "PATCH", f"{NODES}/rack-0", {"spec": {"unschedulable": True}}, NOTHING_OF_A_NODE),
     Row("uncordon-a-node", "PATCH", f"{NODES}/{CORDONED}", {"spec": {"unschedulable": None}}, NOTHING_OF_A_NODE),
-    Row("taint-a-node", "PATCH", f"{NODES}/{HEALTHY}", tainted(EVICTING_TAINT), NOTHING_OF_A_NODE),
+    Row("taint-a-node", "PATCH", f"{NODES}/{HEALTHY}", tainted(EVICTING_TAINT), NO_OTHER_TAINT),
+    Row("drain-a-node-as-an-administrator", "PATCH", f"{NODES}/{HEALTHY}", tainted(DRAIN_TAINT), NO_OTHER_TAINT),
+    Row("drive-pods-away", "PATCH", f"{NODES}/{HEALTHY}", tainted(AGENT_DRAIN_TAINT, "NoExecute"), NO_OTHER_TAINT),
+    Row("drop-anothers-taint", "PATCH", f"{NODES}/{HEALTHY}", {"spec": {"taints": None}}, NO_OTHER_TAINT),
     Row("change-a-node", "PATCH", f"{NODES}/rack-0", labels(any="thing"), NOTHING_OF_A_NODE),
     Row("say-it-with-a-status", "PATCH", f"{NODES}/{HEALTHY}/status", annotated(**{CLEARED_ANNOTATION: "a"}), NO_RIGHT),
     Row("read-a-node", "GET", f"{NODES}/rack-0", None, NO_RIGHT),
@@ -443,6 +453,8 @@ USER_ROWS = [
     Row("clear-a-verdict", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{VERDICT_ANNOTATION: None}), NOT_HERS),
     Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{RECALL_ANNOTATION: "x"}), NOT_HERS),
     Row("cross-out-a-recall", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{RECALL_ANNOTATION: None}), NOT_HERS),
+    Row("move-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{MOVE_ANNOTATION: "{}"}), NOT_HERS),
+    Row("cross-out-a-move", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{MOVE_ANNOTATION: None}), NOT_HERS),
     Row("mark-an-eviction", "PATCH", f"{WORKLOADS}/$w-waiting", annotated(**{EVICTION_ANNOTATION: "{}"}), NOT_HERS),
     Row("cross-out-an-eviction", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{EVICTION_ANNOTATION: None}), NOT_HERS),
     Row("ask-a-pod-to-save", "PATCH", f"{PODS}/$p-bursting", annotated(**{CHECKPOINT_REQUEST_ANNOTATION: "{}"}),
@@ -507,6 +519,7 @@ TREASURY_ROWS = [
         status("gated", conditions=[one_condition("Admitted")]), JUDGED, APPLY),
     Row("write-a-verdict", "PATCH", f"{WORKLOADS}/$w-gated", annotated(**{VERDICT_ANNOTATION: "[]"}), NOT_HERS),
     Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{RECALL_ANNOTATION: "x"}), NOT_HERS),
+    Row("move-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{MOVE_ANNOTATION: "{}"}), NOT_HERS),
     Row("release-herself", "PATCH", f"{JOBS}/$waiting", RELEASE, ONE_DOOR),
     Row("tolerate-burst-nodes", "POST", JOBS, job(tolerations=[BURST_TOLERATION]), NO_BURST, JSON),
     Row("run-a-pod-that-tolerates-burst-nodes", "POST", PODS, pod(tolerations=[BURST_TOLERATION]), NO_BURST, JSON),
@@ -556,6 +569,8 @@ OPERATOR_ROWS = [
         f"only the agent {CLEARED_ANNOTATION}"),
     Row("take-a-record-away", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CORDONED_ANNOTATION: None}), ONLY_NODE_AGENTS),
     Row("forge-the-taint", "PATCH", f"{NODES}/{HEALTHY}", tainted(EVICTING_TAINT), ONLY_NODE_AGENTS),
+    Row("drain-a-node", "PATCH", f"{NODES}/{HEALTHY}", tainted(DRAIN_TAINT), f"only an administrator {DRAIN_TAINT}"),
+    Row("drain-a-node-as-the-agent", "PATCH", f"{NODES}/{HEALTHY}", tainted(AGENT_DRAIN_TAINT), AGENT_DRAIN_TAINT),
 ]  # fmt: skip
 # Its own node, and of that what it says of it.
 NODE_AGENT_ROWS = [
@@ -594,6 +609,8 @@ NODE_AGENT_ROWS = [
 # What keeps the money safe from slips of those who may do everything.
 ADMIN_ROWS = [
     Row("recall-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{RECALL_ANNOTATION: "x"})),
+    Row("move-a-job", "PATCH", f"{WORKLOADS}/$w-bursting", annotated(**{MOVE_ANNOTATION: "{}"})),
+    Row("drain-a-node", "PATCH", f"{NODES}/{HEALTHY}", tainted(DRAIN_TAINT)),
     Row("hold-a-window", "PATCH", f"{LOCAL_QUEUES}/{WINDOW}", {"spec": {"stopPolicy": "Hold"}}),
     Row("clean-a-node-up", "PATCH", f"{NODES}/{CORDONED}",
         annotated(**{NOTICES_ANNOTATION: None, CLEARED_ANNOTATION: None})),
@@ -756,6 +773,7 @@ def scene(stack: Stack) -> Iterator[dict[str, str]]:
         names = jobs | {f"w-{role}": workload_name(stack, name) for role, name in jobs.items()}
         names["p-bursting"] = pod_of(stack, jobs["bursting"])
         noted = {VERDICT_ANNOTATION: "{}", EVICTION_ANNOTATION: "{}", RECALL_ANNOTATION: "an administrator's reason"}
+        noted[MOVE_ANNOTATION] = "{}"
         stack.kube.request("PATCH", workload_path(stack, TEAM, jobs["gated"]), annotated(**noted), content_type=MERGE)
         names["lease-version"] = lease_version(stack)
         for manifest in roles():

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
@@ -17,6 +19,7 @@ from runtime.cost.topups import to_text
 from runtime.routing.release import MOST_RETURNS
 from stacks.labels import (
     GATE_NAME,
+    MOVE_ANNOTATION,
     QUEUE_LABEL,
     RECALL_ANNOTATION,
     SYSTEM_NAMESPACE,
@@ -24,7 +27,9 @@ from stacks.labels import (
     burst_queue,
     window_queue,
 )
+from tests.e2e.aftermath import losses
 from tests.e2e.conftest import AGENT_USER, KUEUE, WIDE_FLEET_FILE, Stack, condition, reserved_flavor, wait_for
+from tests.e2e.evicting import answer, failures, gpufleet, marker, requests
 from tests.e2e.test_chaos import agent_pid
 
 LOCAL, SPOT, ON_DEMAND = "h100-onprem", "h100-aws-spot", "h100-aws-on-demand"
@@ -154,6 +159,38 @@ def test_a_job_that_waits_for_spot_in_vain_goes_to_on_demand_with_the_same_workl
     assert full.workload(team, job)["metadata"]["uid"] == uid
     [opening] = [one for one in full.ledger()[0] if one.attempt.workload_uid == uid]
     assert opening.flavor == ON_DEMAND
+
+
+def test_a_job_moves_once_what_it_is_to_have_is_free_though_the_agent_is_killed_on_the_way(
+    full: Stack, team: str
+) -> None:
+    spot = [full.submit(team, gpus, job_class="urgent", run=300, longest=320) for gpus in (4, 8, 8, 8)]
+    wait_for("the jobs on spot", lambda: all(full.flavor(team, one) == SPOT for one in spot))
+    taken = [full.submit(team, 8, job_class="urgent", run=300, longest=320) for _ in range(2)]
+    wait_for("on-demand to be full", lambda: all(full.flavor(team, one) == ON_DEMAND for one in taken))
+    job = spot[0]
+    before = full.workload(team, job)["metadata"]
+    gpufleet(full, "move", f"{team}/{job}", "--to", "on-demand", "--within", "10m", "--yes")
+    wait_for("the refusal", lambda: full.verdict(team, job).get("code") == "move-waits")
+    assert (full.verdict(team, job)["facts"]["cause"], marker(full, team, job)) == ("cloud-full", None)
+    [told] = gpufleet(full, "explain", f"{team}/{job}")
+    assert "no cloud flavor has 4 GPUs free" in told["why"]
+    path = full.kube.path("batch/v1", "Job", taken[0], team)
+    full.kube.request("DELETE", path, parameters={"propagationPolicy": "Background"})
+    wait_for("the request on the pod", lambda: requests(full, team, job))
+    pid = agent_pid(full)
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    answer(full, team, job, 1_200)
+    wait_for("the job on demand", lambda: full.flavor(team, job) == ON_DEMAND, 120)
+    [loss] = wait_for("its loss in the ledger", lambda: losses(full).get(before["uid"]))
+    assert (loss.kind, loss.flavor, loss.step) == ("move", SPOT, 1_200)
+    after = full.workload(team, job)["metadata"]
+    assert (after["uid"], after["creationTimestamp"]) == (before["uid"], before["creationTimestamp"])
+    assert MOVE_ANNOTATION not in after["annotations"]
+    openings = [one.flavor for one in full.ledger()[0] if one.attempt.workload_uid == before["uid"]]
+    assert sorted(openings) == sorted([SPOT, ON_DEMAND])
+    assert failures(full, team, job) == 0
 
 
 def test_with_spot_full_the_next_job_goes_to_on_demand_at_once(full: Stack, team: str) -> None:

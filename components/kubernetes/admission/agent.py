@@ -20,6 +20,7 @@ from stacks.kinds import JOB_KINDS
 from stacks.labels import (
     EVICTION_ANNOTATION,
     GATE_NAME,
+    MOVE_ANNOTATION,
     QUEUE_LABEL,
     RECALL_ANNOTATION,
     VERDICT_ANNOTATION,
@@ -62,7 +63,7 @@ def jobs() -> Spec:
 def workloads() -> Spec:
     """A Workload: whether it is active, its queue, our verdict, and how far its eviction is.
 
-    A recall that was carried out is crossed out.
+    A recall or a move that was carried out is crossed out.
     """
     return {
         "matchConstraints": kueue_rules("workloads", WRITES),
@@ -79,9 +80,11 @@ def workloads() -> Spec:
                 "the agent may change nothing of a workload's metadata but its verdict and its eviction",
             ),
             unless_create(
-                map_unchanged_but("annotations", [VERDICT_ANNOTATION, EVICTION_ANNOTATION], [RECALL_ANNOTATION]),
+                map_unchanged_but(
+                    "annotations", [VERDICT_ANNOTATION, EVICTION_ANNOTATION], [RECALL_ANNOTATION, MOVE_ANNOTATION]
+                ),
                 f"the agent may write no annotation of a workload but {VERDICT_ANNOTATION} and {EVICTION_ANNOTATION}, "
-                f"and remove none but {RECALL_ANNOTATION}",
+                f"and remove none but {RECALL_ANNOTATION} and {MOVE_ANNOTATION}",
             ),
             unless_create(
                 f"variables.queue == variables.oldQueue || {_SAME_TEAM}",

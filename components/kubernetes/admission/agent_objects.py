@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from components.kubernetes.admission.agent import (
     OLD_AND_NEW,
     fields_unchanged_but,
@@ -16,15 +18,24 @@ from components.kubernetes.admission.expressions import (
     Spec,
     in_window,
     kueue_rules,
+    label_before_and_after,
     rules,
     variables,
 )
 from stacks.labels import (
+    AGENT_DRAIN_TAINT,
     CHECKPOINT_ANSWER_ANNOTATION,
     CHECKPOINT_REQUEST_ANNOTATION,
     CLEARED_ANNOTATION,
     FORECAST_NAME,
     MANAGED_LABEL,
+    MIG_STATE_LABEL,
+    RELAYOUT_ANNOTATION,
+)
+from stacks.layouts import MIG_CONFIG_LABEL
+
+_STATE_STAYS: Final = (
+    f"object.metadata.?labels[?'{MIG_STATE_LABEL}'] == oldObject.metadata.?labels[?'{MIG_STATE_LABEL}']"
 )
 
 
@@ -115,21 +126,46 @@ def pods() -> Spec:
 
 
 def nodes() -> Spec:
-    """A node: for which of its notices nothing of ours is left there."""
+    """A node: for which of its notices nothing of ours is left there, that it is to be emptied, and its MIG layout.
+
+    Administrators have a taint of their own for the second, which stays. The layout is the agent's to change only while
+    it holds the node empty, and what the MIG manager says of it the agent may only take away, together with that.
+    """
+    ours = f"t.key == '{AGENT_DRAIN_TAINT}'"
+    before_and_after = {
+        "taints": "variables.new.?spec.?taints.orValue([])",
+        "oldTaints": "variables.old.?spec.?taints.orValue([])",
+        **label_before_and_after(MIG_CONFIG_LABEL, "layout"),
+    }
     return {
         "matchConstraints": rules(("", ["nodes", "nodes/*"]), operations=WRITES),
         "matchConditions": [IS_AGENT],
-        "variables": variables(**OLD_AND_NEW),
+        "variables": variables(**OLD_AND_NEW, **before_and_after),
         "validations": [
             only_updates("nodes"),
             unless_create(
-                "variables.new.?spec == variables.old.?spec && variables.new.?status == variables.old.?status"
-                f" && {metadata_unchanged_but('annotations')}",
-                "the agent may change nothing of a node but an annotation",
+                f"{fields_unchanged_but('spec', ['taints'])} && variables.new.?status == variables.old.?status"
+                f" && {metadata_unchanged_but('annotations', 'labels')}",
+                "the agent may change nothing of a node but an annotation, a taint and a label",
             ),
             unless_create(
-                map_unchanged_but("annotations", [CLEARED_ANNOTATION]),
-                f"the agent may write no annotation of a node but {CLEARED_ANNOTATION}",
+                f"variables.taints.all(t, ({ours} && t.effect == 'NoSchedule') || t in variables.oldTaints)"
+                f" && variables.oldTaints.all(t, {ours} || t in variables.taints)",
+                f"the agent may set and take away no taint but {AGENT_DRAIN_TAINT}:NoSchedule",
+            ),
+            unless_create(
+                map_unchanged_but("annotations", [CLEARED_ANNOTATION, RELAYOUT_ANNOTATION]),
+                f"the agent may write no annotation of a node but {CLEARED_ANNOTATION} and {RELAYOUT_ANNOTATION}",
+            ),
+            unless_create(
+                map_unchanged_but("labels", [MIG_CONFIG_LABEL], [MIG_STATE_LABEL]),
+                f"the agent may write no label of a node but {MIG_CONFIG_LABEL}, and remove none but {MIG_STATE_LABEL}",
+            ),
+            unless_create(
+                f"(variables.layout == variables.oldLayout && {_STATE_STAYS}) || (variables.layout != ''"
+                f" && [variables.taints, variables.oldTaints].all(some, some.exists(t, {ours})))",
+                f"the agent may change {MIG_CONFIG_LABEL} and {MIG_STATE_LABEL} only on a node that it holds empty "
+                f"by {AGENT_DRAIN_TAINT}",
             ),
         ],
     }

@@ -25,6 +25,7 @@ from stacks.kinds import JOB_KINDS
 from stacks.labels import (
     EVICTION_ANNOTATION,
     GATE_NAME,
+    MOVE_ANNOTATION,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     RECALL_ANNOTATION,
@@ -160,9 +161,11 @@ def workloads_keep_their_queue() -> Spec:
                 "message": "a job in a burst queue keeps its longest run time; delete it and submit it with another",
             },
             {
-                "expression": annotations_unchanged(VERDICT_ANNOTATION, EVICTION_ANNOTATION, RECALL_ANNOTATION),
+                "expression": annotations_unchanged(
+                    VERDICT_ANNOTATION, EVICTION_ANNOTATION, RECALL_ANNOTATION, MOVE_ANNOTATION
+                ),
                 "message": f"only gpufleet writes {VERDICT_ANNOTATION} and {EVICTION_ANNOTATION}, "
-                f"and only an administrator {RECALL_ANNOTATION}",
+                f"and only an administrator {RECALL_ANNOTATION} and {MOVE_ANNOTATION}",
             },
         ],
     }

@@ -40,6 +40,10 @@ class Source(Protocol):
         """Seconds until it is worth reading again: longer after failures, with jitter, and as ever after a success."""
 
 
+ACKNOWLEDGED: Final = frozenset({"azure"})
+"""Names of the sources that are `Acknowledging`: the agent says for no others that a node is left."""
+
+
 class Acknowledging(Source, Protocol):
     """A source whose provider may be told that a node is ready to go."""
 
@@ -63,6 +67,7 @@ class Found(NamedTuple):
     deadline: float | None = None
     window_seconds: float | None = None
     detail: str = ""
+    machines: int = 1
 
 
 class FirstSeen:
@@ -86,4 +91,6 @@ class FirstSeen:
     def _notice(self, found: Found, noticed_at: float) -> Notice:
         window = found.window_seconds
         deadline = found.deadline if window is None else capped(found.deadline, noticed_at, window)
-        return Notice(found.id, found.kind, self._source, found.certainty, noticed_at, deadline, found.detail)
+        return Notice(
+            found.id, found.kind, self._source, found.certainty, noticed_at, deadline, found.detail, found.machines
+        )

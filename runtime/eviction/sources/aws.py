@@ -3,8 +3,10 @@
 Four things are asked, each by a source of its own: the action on a spot instance, the recommendation to rebalance,
 scheduled events, and the lifecycle state that an Auto Scaling group wants.
 
-A path that answers 404 has nothing to say, which is the normal case. A scheduled event weeks ahead is kept back until
-`lead_seconds` before it, so that its node works until then.
+A path that answers 404 has nothing to say, which is the normal case; what it said before is taken back only once it
+has answered so twice in a row, some time apart. Interruptions and recommendations have no id: while one stands, it is
+the one that is read. A scheduled event weeks ahead is kept back until `lead_seconds` before it, so that its node works
+until then.
 
 Fields and paths: AWS, "Instance metadata categories", "Spot Instance interruption notices", "Scheduled events for your
 instances"; aws-node-termination-handler, pkg/ec2metadata.
@@ -34,6 +36,10 @@ SCALE_IN_WINDOW_SECONDS: Final = 120.0
 LEAD_SECONDS: Final = 3_600.0
 """How long before a scheduled event its node takes no more jobs."""
 
+WITHDRAWN_SECONDS: Final = 2.0
+"""How far apart two answers 404 must be to take a notice back. Too late, a node stays cordoned a little longer; too
+early, because a service or a proxy has just started, jobs are let onto a node that goes."""
+
 _SPOT_PATH: Final = "/latest/meta-data/spot/instance-action"
 _REBALANCE_PATH: Final = "/latest/meta-data/events/recommendations/rebalance"
 _SCHEDULED_PATH: Final = "/latest/meta-data/events/maintenance/scheduled"
@@ -44,6 +50,8 @@ _LEAVING: Final = ("Terminated", "Warmed:Terminated", "Warmed:Stopped", "Warmed:
 _STAYING: Final = ("InService", "Standby", "Detached", "Warmed:Running", "Pending")
 _INTERRUPTING: Final = ("instance-stop", "instance-retirement", "instance-reboot", "system-reboot")
 """Codes of events that end what runs; system-maintenance, on network or power, may."""
+
+_WITHOUT_ID: Final = (NoticeKind.SPOT, NoticeKind.REBALANCE)
 
 
 Reading = Callable[[str, float], Iterable[Found]]
@@ -62,6 +70,7 @@ class AwsSource:
         imds: Imds,
         connection: Connection,
         now: Callable[[], float],
+        monotonic: Callable[[], float],
         known: Iterable[Notice],
     ) -> None:
         self.name = name
@@ -70,26 +79,47 @@ class AwsSource:
         self._imds = imds
         self._connection = connection
         self._now = now
-        self._seen = FirstSeen(name, known)
+        self._monotonic = monotonic
+        self._standing = tuple(notice for notice in known if notice.source == name)
+        self._missing_since: float | None = None
+        self._seen = FirstSeen(name, self._standing)
         self._pace = Pace(interval_seconds)
 
     def read(self) -> Sequence[Notice]:
         """What is in force; nothing at all where the path is not there."""
         self._pace.failed()
+        missing_since, self._missing_since = self._missing_since, None
         response = self._imds.get(self._connection, self._path)
         if response.status not in (200, 404):
             raise SourceDown(f"GET {self._path}: {response.status}")
+        if response.status == 404 and self._standing:
+            self._missing_since = self._monotonic() if missing_since is None else missing_since
+            if self._monotonic() - self._missing_since < WITHDRAWN_SECONDS:
+                self._pace.succeeded()
+                return self._standing
         now = self._now()
         try:
-            notices = self._seen.notices(self._reading(response.text(), now) if response.status == 200 else (), now)
+            found = self._reading(response.text(), now) if response.status == 200 else ()
+            self._standing = self._seen.notices(map(self._recognized, found), now)
         except ValueError as error:
             raise SourceDown(f"GET {self._path}: {error}") from error
         self._pace.succeeded()
-        return notices
+        return self._standing
 
     def rest(self) -> float:
         """Its interval, or longer while it fails."""
         return self._pace.rest()
+
+    def _recognized(self, found: Found) -> Found:
+        """As the notice that stands already, where it says the same, if at another time; the earliest deadline holds.
+
+        amazon-ec2-metadata-mock counts its times from each request, so that every reading of one event differs.
+        """
+        for notice in self._standing if found.kind in _WITHOUT_ID else ():
+            if notice.detail == found.detail:
+                deadlines = [at for at in (notice.deadline, found.deadline) if at is not None]
+                return found._replace(id=notice.id, deadline=min(deadlines, default=None))
+        return found
 
 
 def aws_sources(
@@ -113,7 +143,7 @@ def aws_sources(
         ("aws-lifecycle", _LIFECYCLE_PATH, read_lifecycle, OTHER_SECONDS),
     )
     return tuple(
-        AwsSource(name, path, reading, interval, imds, Connection(base_url or METADATA_URL), now, known)
+        AwsSource(name, path, reading, interval, imds, Connection(base_url or METADATA_URL), now, monotonic, known)
         for name, path, reading, interval in paths
     )
 

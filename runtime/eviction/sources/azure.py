@@ -2,7 +2,8 @@
 
 An event reaches every VM of a scale set, so what does not name this VM is left out. A pause of some seconds (`Freeze`)
 ends nothing that runs, and only counts as likely. Nothing is acknowledged here unasked: Azure takes an acknowledgement
-as the word to begin, and every second until NotBefore is the job's.
+as the word to begin, on all VMs that the event names, and every second until NotBefore is the job's. So a notice also
+says how many there are.
 
 Fields and times: Microsoft, "Scheduled Events for Linux VMs"; the VM's own name: "Azure Instance Metadata Service".
 """
@@ -117,10 +118,9 @@ class AzureSource:
 def read_events(text: str, vm: str, now: float) -> Iterable[Found]:
     """`{"Events": [{EventId, EventType, EventStatus, Resources, NotBefore, Description}]}`."""
     for event in map(as_object, as_list(parse_object(text).get("Events"))):
-        resources = as_list(event.get("Resources"))
-        ours = vm.casefold() in [str(resource).casefold() for resource in resources]
-        if ours and event.get("EventStatus") in _IN_FORCE:
-            yield _found(event, now)
+        named = {str(resource).casefold() for resource in as_list(event.get("Resources"))}
+        if vm.casefold() in named and event.get("EventStatus") in _IN_FORCE:
+            yield _found(event, now)._replace(machines=len(named))
 
 
 def _found(event: Mapping[str, Any], now: float) -> Found:

@@ -56,6 +56,7 @@ def an_evicted_job(**changes: Any) -> dict[str, Any]:
 def test_the_table_has_a_line_for_each_class_and_one_for_all(gpufleet: Run, directory: Path) -> None:
     a_ledger(directory)
     lost = (a_loss("runs"), a_loss("x", job_class="p0", answered=False, lost_gpu_seconds=7_200.0, flavor=LOCAL))
+    lost = (lost[0], replace(lost[1], kind="preemption"))
     ended = gpufleet("evictions", "--ledger", lose(directory, *lost))
     assert (ended.code, ended.err) == (0, "")
     assert [" ".join(line.split()) for line in ended.out.splitlines()] == [
@@ -63,6 +64,7 @@ def test_the_table_has_a_line_for_each_class_and_one_for_all(gpufleet: Run, dire
         "p0 1 1 1.00 1 0% 0 2.00 -",
         "p1 3 3 1.00 1 100% 0 0.05 100%",
         "all 4 4 1.00 2 50% 0 2.05 100%",
+        "evictions by kind: preemption 1, spot-interruption 1",
     ]
 
 
@@ -78,6 +80,7 @@ def test_a_team_and_a_day_bound_what_is_counted(gpufleet: Run, directory: Path) 
         1.0,
         None,
     )
+    assert told["kinds"] == {"spot-interruption": 1}
     assert told["all"] == {name: value for name, value in row.items() if name not in ("team", "class")}
     ended = gpufleet("evictions", "--ledger", url, "--team", "vison")
     assert ended.code == 1

@@ -17,6 +17,11 @@ from runtime.eviction import clearing
 from runtime.eviction.clearing import SETTLING_SECONDS, cleared
 from runtime.eviction.notice import Certainty, Notice, NoticeKind, notices_to_json
 from runtime.eviction.observe import PODSET_LABEL, WORKLOAD_ANNOTATION, Scout
+from runtime.eviction.sources import ACKNOWLEDGED, Source
+from runtime.eviction.sources.aws import aws_sources
+from runtime.eviction.sources.azure import AzureSource
+from runtime.eviction.sources.file import FileSource
+from runtime.eviction.sources.gcp import gcp_sources
 from runtime.eviction.view import NodeView, PodView, View
 from runtime.evictions import Evictions
 from runtime.kube import NODES, PODS
@@ -31,8 +36,10 @@ Raw = dict[str, Any]
 CERTAIN, LIKELY = Certainty.CERTAIN, Certainty.LIKELY
 
 
-def notice(name: str = "azure-1", certainty: Certainty = CERTAIN) -> Notice:
-    return Notice(name, NoticeKind.SPOT, "azure", certainty, NOON, NOON + 30)
+def notice(
+    name: str = "azure-1", certainty: Certainty = CERTAIN, *, source: str = "azure", machines: int = 1
+) -> Notice:
+    return Notice(name, NoticeKind.SPOT, source, certainty, NOON, NOON + 30, machines=machines)
 
 
 def node(*notices: Notice, name: str = "n1", said: str = "", present: bool = True) -> NodeView:
@@ -88,7 +95,13 @@ def test_pods_that_have_ended_are_not_ours_or_are_elsewhere_hold_nothing_up(ther
 
 @pytest.mark.parametrize(
     "quiet",
-    [node(), node(notice("a", LIKELY)), node(notice(), present=False), node(notice("a"), notice("b"), said="a,b")],
+    [
+        node(),
+        node(notice("a", LIKELY)),
+        node(notice(), present=False),
+        node(notice("a"), notice("b"), said="a,b"),
+        node(notice("aws-spot-1", source="aws-spot"), notice("drill-1", source="drill")),
+    ],
 )
 def test_a_node_that_has_nothing_to_be_said_or_says_it_already_is_not_written(quiet: NodeView) -> None:
     assert cleared(view(quiet)) == {}
@@ -99,6 +112,7 @@ def test_a_node_that_has_nothing_to_be_said_or_says_it_already_is_not_written(qu
     [
         ("a", (), None),
         ("a", (notice("a", LIKELY),), None),
+        ("a", (notice("a", source="aws-spot"),), None),
         ("a", (notice("b"),), "b"),
         ("a,b", (notice("b"),), "b"),
         ("whatever stands there", (notice("b"),), "b"),
@@ -117,6 +131,20 @@ def test_an_event_that_several_nodes_share_waits_for_the_last_of_them() -> None:
     assert cleared(view(empty, busy, pods=[pod("n2")])) == {"n1": "own"}
     assert cleared(view(replace(empty, cleared="own,shared"), busy, pods=[pod("n2")])) == {"n1": "own"}
     assert cleared(view(empty, busy)) == {"n1": "own,shared", "n2": "shared"}
+
+
+def test_an_event_that_also_names_machines_that_are_not_ours_is_left_to_its_deadline() -> None:
+    shared = notice("shared", machines=3)
+    two = (node(shared, notice("own")), node(shared, name="n2"))
+    assert cleared(view(*two)) == {"n1": "own"}
+    assert cleared(view(*two, node(shared, name="n3"))) == {"n1": "own,shared", "n2": "shared", "n3": "shared"}
+    gone = node(name="n3", present=False)
+    assert cleared(view(*two, gone)) == {"n1": "own"}, "who knows what became of it"
+
+
+def test_every_source_that_waits_for_a_word_is_told_and_no_other() -> None:
+    found: tuple[Source, ...] = (*aws_sources(), *gcp_sources(), AzureSource(), FileSource("/notices", "n1"))
+    assert {source.name for source in found if hasattr(source, "acknowledge")} == ACKNOWLEDGED
 
 
 def test_the_order_in_which_things_are_seen_changes_nothing() -> None:

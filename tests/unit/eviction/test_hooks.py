@@ -125,7 +125,7 @@ def test_a_pod_is_sent_the_request_without_credentials_and_its_answer_is_heard()
 @pytest.mark.parametrize(
     ("handler", "complaint"),
     [
-        pytest.param(says(b"", "503 Busy"), "it answered 503", id="refuses"),
+        pytest.param(says(b"", "404 Not Found"), "it answered 404", id="has no such path"),
         pytest.param(says(b"", "302 Found", "Location: http://127.0.0.1:1/"), "it answered 302", id="redirects"),
         pytest.param(says(b"<!doctype html><h1>Hello</h1>"), "JSON", id="HTML"),
         pytest.param(says(b""), "JSON", id="nothing"),
@@ -136,14 +136,13 @@ def test_a_pod_is_sent_the_request_without_credentials_and_its_answer_is_heard()
         pytest.param(
             says(gzip.compress(b" " * 3_000_000), "200 OK", "Content-Encoding: gzip"), "JSON|bytes", id="a packed bomb"
         ),
-        pytest.param(hangs_up, "closed|Protocol|incomplete", id="hangs up in the middle"),
-        pytest.param(says(b"", "what"), "", id="not HTTP"),
     ],
 )
 def test_what_is_no_answer_is_said_once_and_the_pod_is_not_called_again(
-    handler: Handler, complaint: str, caplog: pytest.LogCaptureFixture
+    handler: Handler, complaint: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level(logging.WARNING, "runtime.eviction.hooks")
+    monkeypatch.setattr(hooks, "FIRST_PAUSE_SECONDS", 0.0)
 
     async def story() -> None:
         heard = Heard()
@@ -159,9 +158,90 @@ def test_what_is_no_answer_is_said_once_and_the_pod_is_not_called_again(
 
     asyncio.run(story())
     [record] = caplog.records
+    assert record.__dict__["again"] is False
     said = str(record.__dict__["error"])
     assert said
     assert any(part in said for part in complaint.split("|"))
+
+
+async def breaks_off(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+@pytest.mark.parametrize(
+    "failure",
+    [
+        pytest.param(says(b"", "503 Busy"), id="503"),
+        pytest.param(says(b"", "500 Oh"), id="500"),
+        pytest.param(says(b"", "429 Later"), id="429"),
+        pytest.param(says(b"", "408 Slow"), id="408"),
+        pytest.param(hangs_up, id="hangs up in the middle"),
+        pytest.param(breaks_off, id="breaks off"),
+        pytest.param(says(b"", "what"), id="not HTTP"),
+    ],
+)
+def test_a_call_that_failed_is_made_again_after_a_pause_and_said_once(
+    failure: Handler, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(hooks, "FIRST_PAUSE_SECONDS", 0.01)
+
+    async def story() -> None:
+        heard = Heard()
+        async with Server(failure) as server:
+
+            async def fails_twice(writer: asyncio.StreamWriter) -> None:
+                await (failure if len(server.requests) <= 2 else says(ANSWER))(writer)
+
+            server._handler = fails_twice
+            caller = Hooks(heard)
+
+            def answered() -> object:
+                caller.call(server.pod(), REQUEST)  # as each tick does while its answer is wanted
+                return heard.answers
+
+            await until(answered, 20)
+            caller.call(server.pod(), REQUEST)
+            await caller.close()
+        assert [answer.step for _, answer in heard.answers] == [1200]
+        assert len(server.requests) == 3
+
+    asyncio.run(story())
+    assert failures(caplog) == [("WARNING", True)]
+
+
+def test_pauses_between_calls_grow_and_calls_come_to_an_end(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG, "runtime.eviction.hooks")
+
+    async def story() -> None:
+        now = 0.0
+        async with Server(says(b"", "503 Busy")) as server:
+            caller = Hooks(Heard(), lambda: now)
+
+            async def fails(times: int) -> None:
+                caller.call(server.pod(), REQUEST)
+                await until(lambda: len(failures(caplog)) == times, 20)
+
+            await fails(1)
+            for number, pause in enumerate((0.5, 1, 2, 4, 8, 8), 2):
+                now += pause - 0.01
+                caller.call(server.pod(), REQUEST)
+                now += 0.02
+                await fails(number)
+            now += hooks.LONGEST_SECONDS
+            await fails(8)
+            now += hooks.LONGEST_SECONDS
+            caller.call(server.pod(), REQUEST)
+            await asyncio.sleep(0.01)
+            await caller.close()
+        assert len(server.requests) == 8
+
+    asyncio.run(story())
+    assert failures(caplog) == [("WARNING", True), *[("DEBUG", True)] * 6, ("WARNING", False)]
+
+
+def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
+    """How each call that failed was said: its level, and whether there will be another."""
+    return [(record.levelname, record.__dict__["again"]) for record in caplog.records if "again" in record.__dict__]
 
 
 def test_a_pod_where_nobody_listens_is_said(caplog: pytest.LogCaptureFixture) -> None:

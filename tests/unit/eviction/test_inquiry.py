@@ -101,6 +101,20 @@ def test_so_many_questions_in_a_round_and_the_others_in_the_next(
     assert [asking.look(*nodes) for _ in range(4)] == [4, 4, 2, 0]
 
 
+def test_with_more_nodes_than_questions_each_has_its_turn_again_and_again(
+    asking: Asking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inquiry, "MOST_QUESTIONS", 4)
+    nodes = [going(f"n{number}") for number in range(10)]
+    for turn in ("first", "second"):
+        for number in range(10):
+            asking.cluster.put(PODS, a_stranger(f"{turn}-{number}", node=f"n{number}"))
+        for _ in range(3):
+            asking.now += ASK_AGAIN_SECONDS
+            assert asking.look(*nodes) == 4
+        assert asking.strangers >= {f"{turn}-{number}" for number in range(10)}
+
+
 def test_what_a_node_had_is_forgotten_when_its_notice_is_gone(asking: Asking) -> None:
     asking.cluster.put(PODS, a_stranger("notebook"))
     asking.look(going())

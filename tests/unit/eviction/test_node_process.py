@@ -6,6 +6,7 @@ import http.client
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,8 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from runtime.node import health
 from runtime.node.provider import probe, provider_of
-from runtime.node.settings import SettingsError, load
+from runtime.node.settings import EVERYWHERE, SettingsError, load
 from stacks.labels import CORDONED_ANNOTATION, LOCATION_LABEL, NOTICES_ANNOTATION
 from tests.fakes.metadata import SPOT, FakeMetadata
 from tests.fakes.nodeserver import NodeServer
@@ -94,8 +96,39 @@ def test_a_notice_that_comes_while_the_api_server_is_away_is_said_when_it_is_bac
             assert get(port, "/else")[0] == 404
 
 
-def get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=5)
+def has_ipv6() -> bool:
+    try:
+        socket.create_server(("::1", 0), family=socket.AF_INET6).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    ("bind", "answer", "silent"),
+    [
+        pytest.param(EVERYWHERE, ["127.0.0.1", "::1"], [], id="every address"),
+        pytest.param("127.0.0.1", ["127.0.0.1"], ["::1"], id="loopback alone"),
+        pytest.param("::1", ["::1"], ["127.0.0.1"], id="loopback of IPv6 alone"),
+    ],
+)
+@pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 on loopback")
+def test_health_is_told_over_ipv4_and_ipv6(bind: str, answer: list[str], silent: list[str]) -> None:
+    port = health.serve(bind, 0, {"/healthz": lambda: (200, "ok\n")})
+    assert [get(port, "/healthz", host) for host in answer] == [(200, "ok\n")] * len(answer)
+    for host in silent:
+        with pytest.raises(ConnectionRefusedError):
+            get(port, "/healthz", host)
+
+
+def test_a_host_without_ipv6_is_asked_over_ipv4(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
+    port = health.serve(EVERYWHERE, 0, {"/healthz": lambda: (200, "ok\n")})
+    assert get(port, "/healthz") == (200, "ok\n")
+
+
+def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
+    connection = http.client.HTTPConnection(host, port, timeout=5)
     try:
         connection.request("GET", path)
         response = connection.getresponse()
@@ -151,6 +184,7 @@ def test_the_environment_says_what_arguments_do_not() -> None:
     settings = load(["--provider", "gcp"], IN_POD | {"GPUFLEET_PROVIDER": "aws", "GPUFLEET_GCP_NOTICE_SECONDS": "120s"})
     assert (settings.provider, settings.gcp_notice_seconds, settings.server) == ("gcp", 120.0, "https://10.0.0.1:443")
     assert load([], IN_POD | {"KUBERNETES_SERVICE_HOST": "fd00::1"}).server == "https://[fd00::1]:443"
+    assert (load([], IN_POD).bind, load([], IN_POD | {"GPUFLEET_BIND": "10.0.0.7"}).bind) == (EVERYWHERE, "10.0.0.7")
     assert load(["--port", "off"], IN_POD).port is None
     local = load([], IN_POD | {"GPUFLEET_PORT_HEALTH": "1234"})
     assert (local.port, local.bind) == (1234, "127.0.0.1")

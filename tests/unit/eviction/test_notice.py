@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from runtime.eviction.notice import (
     LONGEST_JSON_BYTES,
+    MOST_MACHINES,
     Certainty,
     Notice,
     NoticeKind,
@@ -35,7 +36,10 @@ def notice(id_: str = "aws-spot-1", **changes: object) -> Notice:
 
 
 def test_what_is_written_can_be_read() -> None:
-    notices = (notice("a", detail="AWS will terminate"), notice("b", deadline=None, kind=NoticeKind.REBALANCE))
+    notices = (
+        notice("a", detail="AWS will terminate", machines=3),
+        notice("b", deadline=None, kind=NoticeKind.REBALANCE),
+    )
     assert notices_from_json(notices_to_json(notices[::-1])) == notices
 
 
@@ -51,7 +55,8 @@ def test_any_detail_and_any_time_fits_and_comes_back(
 ) -> None:
     at, deadline = round(times[0], 3), None if times[1] is None else round(times[1], 3)
     notices = tuple(
-        notice(f"{n:0128}", kind=kind, noticed_at=at, deadline=deadline, detail=detail) for n in range(count)
+        notice(f"{n:0128}", kind=kind, noticed_at=at, deadline=deadline, detail=detail, machines=MOST_MACHINES)
+        for n in range(count)
     )
     text = notices_to_json(notices)
     assert len(text.encode()) <= LONGEST_JSON_BYTES
@@ -86,6 +91,10 @@ def test_a_key_that_is_not_known_is_left_out() -> None:
         ({"deadline": -1}, "deadline -1"),
         ({"deadline": 10**400}, "far larger"),
         ({"detail": []}, "detail: must be text, and is a list"),
+        ({"machines": 0}, "machines 0: must be from 1 to 100000"),
+        ({"machines": 10**400}, "machines 1000"),
+        ({"machines": 1.5}, "machines: must be a whole number, and is float '1.5'"),
+        ({"machines": True}, "machines: must be a whole number"),
     ],
 )
 def test_a_notice_with_a_wrong_value_is_refused_by_its_key(change: dict[str, object], named: str) -> None:

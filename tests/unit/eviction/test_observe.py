@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from runtime import metrics
 from runtime.clock import Clock, format_time
 from runtime.eviction import observe
 from runtime.eviction.marker import answer_to_json, marker_to_json
@@ -398,3 +399,26 @@ def test_a_marker_on_a_workload_is_read_and_what_is_none_is_not_ours() -> None:
     for broken in (text[:-1], "", "[" * 4_000, 7, None, '{"phase":"stopped","kind":"no such kind"}', "x" * 100_000):
         assert marker_of({"annotations": {EVICTION_ANNOTATION: broken}}) is None
     assert marker_of({"annotations": None}) is marker_of({}) is None
+
+
+# Notices that cannot be read
+
+
+def test_notices_that_cannot_be_read_are_counted_and_said_once_until_they_change(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def counted() -> float:
+        return next(
+            s.value for m in metrics.unreadable_notices.collect() for s in m.samples if s.name.endswith("total")
+        )
+
+    before, scout = counted(), Time().scout()
+    for text in ("nonsense", "nonsense", "[]", "nonsense", "[1]"):
+        node = scout.node(a_node(notices=text))
+        assert node is not None
+        assert node.view.notices == ()
+    scout.node(a_node("n2", notices="nonsense"))
+    assert counted() - before == 4
+    said = [(record.__dict__["node"], record.levelname) for record in caplog.records]
+    assert said == [("n1", "WARNING")] * 3 + [("n2", "WARNING")]
+    assert "is not JSON" in caplog.records[0].__dict__["error"]

@@ -10,7 +10,7 @@ import pytest
 
 from runtime.eviction.notice import Certainty, Notice, NoticeKind
 from runtime.eviction.sources import SourceDown
-from runtime.eviction.sources.aws import AwsSource, aws_sources
+from runtime.eviction.sources.aws import WITHDRAWN_SECONDS, AwsSource, aws_sources
 from tests.fakes.metadata import LIFECYCLE, REBALANCE, SCHEDULED, SPOT, FakeMetadata
 
 NOW = 1_790_000_000.0
@@ -86,6 +86,39 @@ def test_a_spot_notice_has_its_deadline_and_stays_the_same_when_read_again(fake:
     assert fake.connections == 1, "one connection is kept"
 
 
+def test_an_interruption_whose_time_moves_with_each_reading_stays_the_one_that_it_was(
+    fake: FakeMetadata, times: Times
+) -> None:
+    fake.aws[SPOT] = spot(NOW + 118)
+    source = sources(fake, times)["aws-spot"]
+    (first,) = source.read()
+    times.wall += 30
+    fake.aws[SPOT] = spot(NOW + 148)
+    assert source.read() == (first,)
+    assert sources(fake, times, (first,))["aws-spot"].read() == (first,), "also after a restart"
+    fake.aws[SPOT] = spot(NOW + 60)
+    (sooner,) = source.read()
+    assert (sooner.id, sooner.deadline) == (first.id, NOW + 60)
+
+
+def test_an_interruption_that_does_something_else_is_another(fake: FakeMetadata, times: Times) -> None:
+    fake.aws[SPOT] = spot(NOW + 118)
+    source = sources(fake, times)["aws-spot"]
+    (first,) = source.read()
+    fake.aws[SPOT] = spot(NOW + 100, "stop")
+    (second,) = source.read()
+    assert second.id != first.id
+
+
+def test_a_recommendation_that_is_dated_anew_stays_the_one_that_it_was(fake: FakeMetadata, times: Times) -> None:
+    fake.aws[REBALANCE] = json.dumps({"noticeTime": rfc3339(NOW)})
+    source = sources(fake, times)["aws-rebalance"]
+    (first,) = source.read()
+    times.wall += 5
+    fake.aws[REBALANCE] = json.dumps({"noticeTime": rfc3339(NOW + 5)})
+    assert source.read() == (first,)
+
+
 def test_a_clock_that_is_behind_gives_no_more_than_two_minutes(fake: FakeMetadata, times: Times) -> None:
     fake.aws[SPOT] = spot(NOW + 720)
     assert sources(fake, times)["aws-spot"].read()[0].deadline == NOW + 120
@@ -116,6 +149,53 @@ def test_after_a_restart_a_notice_is_as_old_as_the_node_says(fake: FakeMetadata,
     (before,) = sources(fake, times)["aws-spot"].read()
     times.wall += 60
     assert sources(fake, times, (before,))["aws-spot"].read() == (before,)
+
+
+def test_a_notice_is_taken_back_by_two_answers_that_it_is_gone_some_time_apart(
+    fake: FakeMetadata, times: Times
+) -> None:
+    fake.aws[SPOT] = spot(NOW + 118)
+    source = sources(fake, times)["aws-spot"]
+    before = source.read()
+    del fake.aws[SPOT]
+    assert source.read() == before
+    times.monotonic += WITHDRAWN_SECONDS - 0.1
+    assert source.read() == before
+    times.monotonic += 0.1
+    assert source.read() == ()
+    assert source.read() == ()
+
+
+@pytest.mark.parametrize("between", ["the notice", "an error"])
+def test_only_answers_in_a_row_take_a_notice_back(fake: FakeMetadata, times: Times, between: str) -> None:
+    fake.aws[SPOT] = spot(NOW + 118)
+    source = sources(fake, times)["aws-spot"]
+    before = source.read()
+    for _ in range(3):
+        text = fake.aws.pop(SPOT)
+        assert source.read() == before, "gone once"
+        times.monotonic += WITHDRAWN_SECONDS
+        if between == "an error":
+            fake.aws_status = 500
+            with pytest.raises(SourceDown):
+                source.read()
+            fake.aws_status = 200
+        fake.aws[SPOT] = text
+        if between == "the notice":
+            assert source.read() == before
+
+
+def test_after_a_restart_one_answer_takes_back_no_notice_that_stands_on_the_node(
+    fake: FakeMetadata, times: Times
+) -> None:
+    fake.aws[SPOT] = spot(NOW + 118)
+    before = sources(fake, times)["aws-spot"].read()
+    del fake.aws[SPOT]
+    again = sources(fake, times, tuple(before))
+    assert again["aws-spot"].read() == before
+    assert again["aws-rebalance"].read() == ()
+    times.monotonic += WITHDRAWN_SECONDS
+    assert again["aws-spot"].read() == ()
 
 
 def test_a_token_that_expires_in_the_middle_is_replaced(fake: FakeMetadata, times: Times) -> None:

@@ -76,6 +76,14 @@ def test_an_event_of_another_vm_and_one_that_is_cancelled_do_not_count(fake: Fak
     assert source(fake).read() == ()
 
 
+@pytest.mark.parametrize(
+    ("named", "machines"), [(["gpu-vm-1"], 1), (["GPU-VM-1", "gpu-vm-1"], 1), (["other-vm", "gpu-vm-1", "third"], 3)]
+)
+def test_a_notice_says_how_many_machines_its_event_names(fake: FakeMetadata, named: list[str], machines: int) -> None:
+    fake.events = [event(Resources=named)]
+    assert [notice.machines for notice in source(fake).read()] == [machines]
+
+
 def test_an_event_that_began_has_no_time_left(fake: FakeMetadata) -> None:
     fake.events = [event(EventType="Reboot", EventStatus="Started", NotBefore="")]
     assert source(fake).read()[0].deadline == NOW

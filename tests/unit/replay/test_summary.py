@@ -152,3 +152,10 @@ def test_the_highest_exposure_counts_commitments_until_they_are_closed() -> None
     books = Books({one.attempt: one for one in (first, second, foreign)}, {first.attempt: closing(first, "3", 50)})
     assert highest_exposure(books, "vision") == Decimal("11")
     assert highest_exposure(books, None) == Decimal("61")
+
+
+def test_a_commitment_that_is_made_within_a_second_of_an_end_is_not_counted_beside_it() -> None:
+    first, second = opening("a", "10"), opening("b", "10", at=100)
+    books = Books({one.attempt: one for one in (first, second)}, {first.attempt: closing(first, "3", 103)})
+    assert highest_exposure(books, None, 60) == Decimal("13")
+    assert highest_exposure(books, None, 2) == Decimal("20")

@@ -17,7 +17,9 @@ from runtime.clock import format_time
 from runtime.eviction.marker import answer_to_json, asked_in, marker_from_json
 from runtime.eviction.notice import Certainty, Notice, NoticeKind, notices_to_json
 from runtime.eviction.observe import PODSET_LABEL, WORKLOAD_ANNOTATION
-from runtime.eviction.view import Answer, Marker, Phase
+from runtime.eviction.sequence import plan
+from runtime.eviction.steps import Step
+from runtime.eviction.view import Answer, Marker, Phase, View
 from runtime.evictions import Evictions
 from runtime.kube import LOCAL_QUEUES, NODES, PODS
 from runtime.routing.act import Actor, Context
@@ -33,15 +35,15 @@ from stacks.labels import (
     FLAVOR_LABEL,
     NOTICES_ANNOTATION,
 )
-from tests.builders import SPOT, a_config
+from tests.builders import LOCAL, SPOT, a_config
 from tests.fakes import kueue
 from tests.fakes.cluster import Denied
-from tests.fakes.workloads import condition
+from tests.fakes.workloads import condition, reserve
 from tests.fakes.world import OTHER_TWIN, TWIN, Killed, World
 
 WRITES = ("PATCH", "POST", "PUT")
-WRITTEN = 13
-"""Writes of a whole eviction, four of them events, one of them the mark that the node is clear."""
+WRITTEN = 12
+"""Writes of a whole eviction, four of them events."""
 
 
 class Floor(World):
@@ -147,7 +149,9 @@ class Floor(World):
             await asyncio.sleep(0)  # the watches catch up
         seen = watching.snapshot(context.store.books, NO_HISTORY)
         await evictions.tick(seen.jobs)
-        await actor.act(decide(seen, self.config, self.now, f"d-{self.now}"))
+        decision = decide(seen, self.config, self.now, f"d-{self.now}")
+        evictions.decided(decision.may_leave)
+        await actor.act(decision)
         await actor.finish()
 
 
@@ -445,3 +449,41 @@ def test_a_silent_node_is_lost_when_its_time_is_up_though_nothing_changes(floor:
     active: list[bool] = []
     floor.live(4, time_passes)
     assert active == [True, True, True, False]
+
+
+def submit_another(floor: Floor, name: str) -> None:
+    """A job that runs on local GPUs."""
+    floor.submit(name)
+    floor.change(lambda raw: condition(reserve(raw, LOCAL), "Admitted")["status"].update(admissionChecks=[]), name)
+
+
+def test_a_job_that_no_plan_can_be_made_for_keeps_no_other_from_being_saved(
+    floor: Floor, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit_another(floor, "odd")
+
+    def fails_for_odd(view: View, now: float) -> tuple[Step, ...]:
+        if any(workload.name == "job-odd" for workload in view.workloads):
+            raise ZeroDivisionError("a bug")
+        return plan(view, now)
+
+    monkeypatch.setattr("runtime.evictions.plan", fails_for_odd)
+    errors = metrics.errors.labels(kind="ZeroDivisionError")._value.get
+    before = errors()
+    floor.live(9, lambda: go_on(floor))
+    check_nothing_is_lost(floor)
+    assert [record.__dict__["workload"] for record in caplog.records if record.levelno >= logging.ERROR] == ["job-odd"]
+    assert errors() - before > 1, "each round counts"
+
+
+def test_a_plan_that_fails_for_no_job_alone_fails_the_round(floor: Floor, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit_another(floor, "odd")
+
+    def fails(view: View, now: float) -> tuple[Step, ...]:
+        if len(view.workloads) > 1:
+            raise ZeroDivisionError("a bug")
+        return ()
+
+    monkeypatch.setattr("runtime.evictions.plan", fails)
+    with pytest.raises(ZeroDivisionError):
+        floor.live()

@@ -109,3 +109,13 @@ def test_what_it_held_is_its_own_before_new_jobs_ask_for_it() -> None:
     assert sent_on(decision) == {"job-1": SPOT}
     assert decision.releases == ()
     assert [hold.verdict.code for hold in decision.holds] == [Code.CLOUD_FULL]
+
+
+def test_what_it_will_have_is_kept_for_it_while_its_pods_still_end() -> None:
+    flavors = {LOCAL: a_flavor("onprem", 16, "0"), SPOT: a_flavor("spot", 8, "2")}
+    config = a_config(flavors=flavors, burst_order=(SPOT,))
+    ending = Marker("n-1", NoticeKind.SPOT, ("node-1",), Phase.STOPPED, stopped_at=NOON - 1, flavor=SPOT, attempts=1)
+    younger = a_job("new", gpus=8, created_at=NOON - HOUR / 2)
+    decision = decided(a_snapshot(younger, an_evicted_job(gpus=8, eviction=ending)), config)
+    assert (sent_on(decision), decision.releases) == ({}, ())
+    assert [hold.verdict.code for hold in decision.holds] == [Code.CLOUD_FULL]

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from runtime.routing.runs import REFRESH_SECONDS, REMEMBERED, Runs
 from runtime.routing.snapshot import Stage
 from runtime.routing.surroundings import CloudPod, LocalNode, Queue, Surroundings, Surveyor
-from stacks.labels import FLAVOR_LABEL, burst_queue
+from stacks.labels import DRAIN_TAINT, FLAVOR_LABEL, burst_queue
 from tests.builders import LOCAL, NOON, ON_DEMAND, SPOT, a_config, a_job, a_team
 from tests.fakes.furniture import a_local_queue
 
@@ -36,6 +36,8 @@ def a_node(flavor: str = LOCAL, gpus: object = "8", *, ready: str = "True", **sp
         (a_node(ready="False"), LocalNode(LOCAL, 0)),
         (a_node(ready="Unknown"), LocalNode(LOCAL, 0)),
         (a_node(unschedulable=True), LocalNode(LOCAL, 0)),
+        (a_node(taints=[{"key": DRAIN_TAINT, "effect": "NoSchedule"}]), LocalNode(LOCAL, 0)),
+        (a_node(taints=[{"key": "example.com/own", "effect": "NoSchedule"}]), LocalNode(LOCAL, 8)),
         (a_node(gpus="many"), LocalNode(LOCAL, 0)),
         (a_node(gpus=None), LocalNode(LOCAL, 0)),
         (a_node(SPOT), None),
