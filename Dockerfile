@@ -11,11 +11,11 @@ COPY --from=uv /uv /bin/uv
 WORKDIR /app
 ENV UV_COMPILE_BYTECODE=1 UV_LINK_MODE=copy UV_PYTHON_DOWNLOADS=never
 COPY pyproject.toml uv.lock README.md LICENSE ./
-# pydantic and PyYAML are the project's own dependencies; the rest of the agent's are a group. The project itself is not
-# installed: its two packages are copied below, and run from /app.
-RUN uv sync --locked --no-default-groups --group agent --no-install-project --no-editable
+# pydantic and PyYAML are the project's own dependencies; the rest of the agent's, and of the reader of GPUs on nodes, are
+# groups. The project itself is not installed: its two packages are copied below, and run from /app.
+RUN uv sync --locked --no-default-groups --group agent --group node --no-install-project --no-editable
 # What is inside, for scanners: the same packages, in the form of CycloneDX.
-RUN uv export --locked --no-default-groups --group agent --no-emit-project --format cyclonedx1.5 -o sbom.cdx.json
+RUN uv export --locked --no-default-groups --group agent --group node --no-emit-project --format cyclonedx1.5 -o sbom.cdx.json
 
 FROM python:3.11.14-slim-trixie
 WORKDIR /app

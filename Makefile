@@ -59,7 +59,7 @@ bench: tools ## Run every benchmark
 	@for file in tests/bench/*.py; do [ "$$(basename $$file)" = __init__.py ] || $(RUN)/python $$file; done
 
 sbom: install ## Write what is in the agent's image as a CycloneDX document (sbom.cdx.json)
-	@$(UV) export --quiet --locked --no-default-groups --group agent --no-emit-project --format cyclonedx1.5 -o sbom.cdx.json
+	@$(UV) export --quiet --locked --no-default-groups --group agent --group node --no-emit-project --format cyclonedx1.5 -o sbom.cdx.json
 
 clean: ## Remove the environment (not the cache of tools, which checkouts share)
 	@rm -rf $(VENV) .mypy_cache .ruff_cache .hypothesis

@@ -85,7 +85,7 @@ def started(image: Path, plane: Plane, config: Path, ledger: Path) -> Iterator[s
     finally:
         process.terminate()
         process.stderr.read()
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
         process.stderr.close()
 
 
@@ -93,7 +93,7 @@ def test_the_image_holds_the_agent_and_the_contract_and_nothing_that_deploys(ima
     packages = {path.name for path in image.iterdir() if path.is_dir()}
     assert packages == {".venv", "stacks", "runtime"}
     installed = {path.name for path in (image / ".venv/lib").glob("python*/site-packages/*")}
-    assert not installed & {"pulumi", "pytest", "grpc", "cryptography", "infra", "components"}
+    assert not installed & {"pulumi", "pytest", "cryptography", "infra", "components"}
 
 
 def test_the_bill_of_materials_names_what_is_installed(image: Path) -> None:
@@ -111,7 +111,7 @@ def test_the_agent_starts_from_the_images_files_alone(image: Path, plane: Plane,
     with KubeClient(plane.kubeconfig) as kube:
         kube.ensure({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": SYSTEM_NAMESPACE}})
     with started(image, plane, config, tmp_path / "ledger") as address:
-        deadline = time.monotonic() + 15
+        deadline = time.monotonic() + 60
         while time.monotonic() < deadline:
             try:
                 with urllib.request.urlopen(f"{address}/readyz", timeout=2) as answer:

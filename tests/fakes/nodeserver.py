@@ -90,6 +90,20 @@ class NodeServer:
             self._bump()
             return 200
 
+    def merge_status(self, patch: Raw) -> int:
+        """Strategic: conditions are told apart by their types."""
+        with self.lock:
+            self.patches.append(copy.deepcopy(patch))
+            conditions = {entry["type"]: entry for entry in self.node["status"].get("conditions", [])}
+            for entry in patch["status"]["conditions"]:
+                conditions[entry["type"]] = conditions.get(entry["type"], {}) | entry
+            self.node["status"]["conditions"] = list(conditions.values())
+            self._bump()
+            return 200
+
+    def condition(self, kind: str) -> Raw:
+        return next((dict(entry) for entry in self.node["status"].get("conditions", []) if entry["type"] == kind), {})
+
     def _bump(self) -> None:
         metadata = self.node["metadata"]
         metadata["resourceVersion"] = str(int(metadata["resourceVersion"]) + 1)
@@ -117,10 +131,12 @@ def _handler(server: NodeServer) -> type[BaseHTTPRequestHandler]:
 
         def do_PATCH(self) -> None:
             patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            assert self.headers["Content-Type"] == "application/merge-patch+json"
+            of_status = self.path.endswith("/status")
+            kind = "strategic-merge-patch" if of_status else "merge-patch"
+            assert self.headers["Content-Type"] == f"application/{kind}+json"
             if not server.away:
                 server.before_patch()
-            self._answer(lambda: server.merge(patch))
+            self._answer(lambda: server.merge_status(patch) if of_status else server.merge(patch))
 
         def _answer(self, act: Callable[[], int]) -> None:
             if server.away:
@@ -129,7 +145,7 @@ def _handler(server: NodeServer) -> type[BaseHTTPRequestHandler]:
             name = server.node["metadata"]["name"]
             if self.headers["Authorization"] != f"Bearer {server.token}":
                 status = 401
-            elif self.path != f"/api/v1/nodes/{name}":
+            elif self.path.removesuffix("/status") != f"/api/v1/nodes/{name}":
                 status = 404
             else:
                 status = server.answers.pop(0) if server.answers else act()
