@@ -13,6 +13,7 @@ from typing import Any
 import pulumi
 from pulumi_kubernetes import Provider
 
+from components.kubernetes import gpu
 from components.kubernetes.admission import AdmissionPolicies
 from components.kubernetes.agent import Agent
 from components.kubernetes.kueue import Queues
@@ -46,11 +47,15 @@ def build(fleet: Fleet, secrets: pulumi.Config) -> Outputs:
     cluster_name = fleet.home_name
     provider = _provider(cluster_name, fleet.home, secrets)
     options = pulumi.ResourceOptions(provider=provider)
-    for pool_name, pool in fleet.onprem_pools.items():
-        if pool.node_names:
-            OnPremNodePool(pool_name, pool_name, pool, opts=options)
     policies = AdmissionPolicies("admission", fleet, opts=options)
     agent = Agent("agent", fleet, policies=policies.bindings, opts=options)
+    configured: list[pulumi.Resource] = []
+    if gpu.manifests(fleet) or gpu.releases(fleet):
+        layer = gpu.GpuLayer("gpus", fleet, namespace=agent.namespace, policies=policies.bindings, opts=options)
+        configured = layer.configured
+    for pool_name, pool in fleet.onprem_pools.items():
+        if pool.node_names:
+            OnPremNodePool(pool_name, pool_name, fleet, after=configured, opts=options)
     if places(fleet):
         NodeAgent("node-agent", fleet, namespace=agent.namespace, policies=policies.bindings, opts=options)
     Queues("queues", fleet, agent=[agent.deployment], opts=options)

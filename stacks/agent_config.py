@@ -14,11 +14,15 @@ from pydantic import Field
 from stacks.agent import Ledger, ObjectStoreLedger
 from stacks.catalogue import catalogue
 from stacks.classes import Place
+from stacks.devices import node_capacity
 from stacks.fleet import Fleet
+from stacks.gpulayer import Relayout
 from stacks.labels import GATE_NAME, GPU_RESOURCE, burst_queue, window_queue
+from stacks.layouts import layout_name, served_pools
 from stacks.links import link_rate
 from stacks.model import Model
 from stacks.policies import WaitPolicy
+from stacks.pools import PartitionedPool
 from stacks.quantities import GpuCount, PositiveDuration, Price, Rate, Usd, Window, format_rate
 from stacks.teams import Budget, Project
 
@@ -114,6 +118,42 @@ class DataConfig(Model):
     """What each gigabyte costs that crosses; None for nothing."""
 
 
+class LayoutConfig(Model):
+    """A named MIG layout, and what a node with it offers."""
+
+    name: str
+    """Value of the node label `nvidia.com/mig.config`."""
+
+    devices: dict[str, Annotated[int, Field(ge=1)]]
+    """What a node then offers, by resource."""
+
+
+class PoolLayoutConfig(Model):
+    """The MIG layouts of one pool, whose nodes carry its name in the label `gpufleet.dev/pool`."""
+
+    wanted: LayoutConfig
+    """The layout that every node is to have."""
+
+    former: LayoutConfig | None = None
+    """The layout to go back to where the wanted one fails; None where the file names none."""
+
+    mode_change: Literal["live", "reset", "reboot", "replace"]
+    """What a node takes to turn MIG on or off."""
+
+
+class RelayoutConfig(Model):
+    """How nodes get another MIG layout."""
+
+    pools: dict[str, PoolLayoutConfig]
+    """The pools with MIG, by name."""
+
+    windows: tuple[Window, ...] = ()
+    """When nodes may be emptied for it; always where there is none."""
+
+    most_nodes: Annotated[int, Field(ge=1)] = 1
+    """Most nodes of the fleet that are changed at once."""
+
+
 class EvictionConfig(Model):
     """What the agent needs to know of evictions beyond the notices themselves."""
 
@@ -159,6 +199,9 @@ class AgentConfig(Model):
 
     eviction: EvictionConfig = EvictionConfig(on_demand_after=0)
     """What to make of losses; where it says nothing, the usual order stands."""
+
+    gpu_layouts: RelayoutConfig | None = None
+    """Which MIG layout the nodes of each pool are to have; None where the agent leaves that alone."""
 
     interval: PositiveDuration
     """How often to decide, in real time."""
@@ -236,6 +279,7 @@ def agent_config(fleet: Fleet) -> AgentConfig:
         data=_data(fleet),
         budget=fleet.burst.budget and Budget.model_validate(fleet.burst.budget.model_dump(exclude={"when_exhausted"})),
         eviction=EvictionConfig(on_demand_after=fleet.eviction.on_demand_after),
+        gpu_layouts=_layouts(fleet),
         interval=fleet.agent.interval,
         ledger=fleet.agent.ledger,
         dry_run=fleet.agent.dry_run,
@@ -269,4 +313,31 @@ def _data(fleet: Fleet) -> DataConfig | None:
             "max_staging": data.max_staging,
             "usd_per_gb": data.usd_per_gb,
         }
+    )
+
+
+def _layouts(fleet: Fleet) -> RelayoutConfig | None:
+    relayout = fleet.gpu_layer.relayout
+    pools = {name: pool for name, pool in served_pools(fleet).items() if pool.mig is not None}
+    if relayout is None or not pools:
+        return None
+    return RelayoutConfig(
+        pools={name: _pool_layouts(name, pool, relayout) for name, pool in pools.items()},
+        windows=relayout.windows,
+        most_nodes=relayout.most_nodes,
+    )
+
+
+def _pool_layouts(name: str, pool: PartitionedPool, relayout: Relayout) -> PoolLayoutConfig:
+    assert pool.mig is not None  # of pools with MIG only
+    layouts = {
+        setting: LayoutConfig(name=layout_name(name, pool, layout), devices=node_capacity(pool, layout))
+        for setting, layout in pool.mig.layouts.items()
+    }
+    geometry = catalogue().gpus[pool.gpu].mig
+    live = geometry is not None and geometry.mode_change == "live"
+    return PoolLayoutConfig(
+        wanted=layouts["layout"],
+        former=layouts.get("former"),
+        mode_change="live" if live or relayout.mode_change is None else relayout.mode_change,
     )

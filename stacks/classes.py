@@ -43,6 +43,10 @@ class JobClass(Model):
     expected_runtime: PositiveDuration | None = None
     """What to assume of a job that says nothing about its run time. Default: the fleet's `burst.expected_runtime`."""
 
+    interconnect: Literal["nvlink", "rdma"] | None = None
+    """What its jobs need between GPUs: `nvlink` within a node, `rdma` between nodes. It is checked against the pools;
+    no job is placed by it. Default: nothing."""
+
     default: StrictBool = False
     """Whether jobs without a priority-class label belong to this class. Exactly one class is the default."""
 

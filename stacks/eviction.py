@@ -21,6 +21,13 @@ _LONGEST_ADDRESS: Final = 2_048  # characters; what HTTP servers take at least (
 GCP_NOTICES: Final = (timedelta(0), timedelta(seconds=30), timedelta(seconds=120))
 """The times that Google Cloud gives spot machines, by how they were made."""
 
+SPOT_NOTICES: Final = {"aws": timedelta(seconds=120), "azure": timedelta(seconds=30)}
+"""How long before its end a spot machine is told, by location of its flavor; on Google Cloud it is `gcp_notice`."""
+
+STOPPING: Final = timedelta(seconds=15)
+"""The least that the agent keeps of a notice to stop a job in: 10 s for its pods, and 5 s for everybody between
+(runtime.eviction.timing)."""
+
 METADATA_PLACES: Final = frozenset({"aws", "gcp", "azure"})
 """Locations of flavors whose nodes can ask a metadata service; Azure's are those of a broker of that name."""
 

@@ -5,15 +5,15 @@ Teams' quotas name flavors and not pools, so that a second rack of the same GPUs
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 
 from stacks.catalogue import catalogue
 from stacks.classes import Place
+from stacks.devices import node_capacity
 from stacks.labels import FLAVOR_LABEL, GPU_LABEL, GPU_RESOURCE
-from stacks.pools import CloudPool, GkePool, OnPremPool, PartitionedPool, Pool
+from stacks.pools import CloudPool, OnPremPool, PartitionedPool, Pool
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,30 +100,11 @@ def _flavor_of(name: str, pool: Pool) -> Flavor:
 
 
 def _devices(pool: Pool) -> dict[str, int]:
-    """What the device plugin offers on the pool's nodes, by the resource names of its documentation."""
+    """What pods can ask for on all of the pool's nodes."""
     if not isinstance(pool, PartitionedPool) or not pool.partitioned:
-        return {GPU_RESOURCE: pool.gpus}
+        return {GPU_RESOURCE: pool.gpus}  # its nodes may differ in size
     nodes = pool.gpus // pool.gpus_per_node
-    if isinstance(pool, GkePool):  # GKE calls slices and shares whole GPUs; node labels tell them apart
-        per_node = sum(pool.mig.slices.values()) if pool.mig else pool.gpus_per_node
-        return {GPU_RESOURCE: nodes * per_node * (pool.sharing.replicas if pool.sharing else 1)}
-    if pool.mig is None:
-        devices = Counter({GPU_RESOURCE: pool.gpus})
-    else:
-        slices, whole = pool.mig.slices, pool.gpus_per_node - pool.mig.gpus
-        single = pool.mig.strategy == "single"
-        devices = Counter()
-        for profile, count in slices.items():
-            devices[GPU_RESOURCE if single else _slice_resource(profile)] += nodes * count
-        if whole:
-            devices[GPU_RESOURCE] += nodes * whole
-    if pool.sharing is None:
-        return dict(devices)
-    return {f"{resource}.shared": count * pool.sharing.replicas for resource, count in devices.items()}
-
-
-def _slice_resource(profile: str) -> str:
-    return f"nvidia.com/mig-{profile.replace('+', '.')}"
+    return {resource: nodes * count for resource, count in node_capacity(pool).items()}
 
 
 def _merged(left: Flavor, right: Flavor) -> Flavor:

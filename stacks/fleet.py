@@ -16,6 +16,7 @@ from stacks.classes import JobClass
 from stacks.clusters import Cluster
 from stacks.eviction import Eviction
 from stacks.flavors import Flavor, flavor_name, flavors_of_pools
+from stacks.gpulayer import GpuLayer
 from stacks.links import Link
 from stacks.model import Model
 from stacks.policies import NeverBurst
@@ -54,6 +55,9 @@ class Fleet(Model):
 
     pools: Annotated[dict[KubeName, Pool], Field(min_length=1)]
     """GPU pools by name."""
+
+    gpu_layer: GpuLayer = GpuLayer()
+    """Software between the GPUs and the pods: operator, driver, MIG, metrics, network."""
 
     classes: Annotated[dict[str, JobClass], Field(min_length=1)]
     """Job classes by name."""

@@ -34,6 +34,9 @@ VERDICT_CONDITION: Final = f"{PREFIX}/Burst"
 RECALL_ANNOTATION: Final = f"{PREFIX}/recall"
 """Workload annotation, written by an administrator (`gpufleet recall`): take the job out of the cloud; its reason."""
 
+MOVE_ANNOTATION: Final = f"{PREFIX}/move"
+"""Workload annotation, written by an administrator (`gpufleet move`): the cloud flavor where the job goes on; JSON."""
+
 PROJECT_LABEL: Final = f"{PREFIX}/project"
 """Pod template label, set by the user: the project of the fleet file whose budget pays as well."""
 
@@ -57,6 +60,30 @@ CLEARED_ANNOTATION: Final = f"{PREFIX}/cleared"
 
 EVICTING_TAINT: Final = f"{PREFIX}/evicting"
 """NoSchedule taint of a node with a notice, set by the node agent alone; its value is the kind of the worst notice."""
+
+DRAIN_TAINT: Final = f"{PREFIX}/drain"
+"""NoSchedule taint of a node, set by an administrator (`gpufleet drain`): empty it; its value says why and by when."""
+
+AGENT_DRAIN_TAINT: Final = f"{PREFIX}/drain-by-agent"
+"""The same, set by the agent for work of its own on the node."""
+
+DRAIN_REASON_ANNOTATION: Final = f"{PREFIX}/drain-reason"
+"""Node annotation, written by an administrator (`gpufleet drain`): what the node is emptied for, in words."""
+
+RELAYOUT_ANNOTATION: Final = f"{PREFIX}/relayout"
+"""Node annotation, written by the agent alone: how far the change of the node's MIG layout has come, as JSON."""
+
+MIG_STATE_LABEL: Final = "nvidia.com/mig.config.state"
+"""The MIG manager's own node label: `pending`, `rebooting`, `success` or `failed`."""
+
+GPU_CONDITION: Final = f"{PREFIX}/GpuHealthy"
+"""Node condition, written by the node agent alone: whether the GPUs of the node are fit for jobs."""
+
+GPU_FAILED_TAINT: Final = f"{PREFIX}/gpu-failed"
+"""NoSchedule taint of a node with a GPU that needs a reset or repair, by the node agent alone; its value says why."""
+
+GPU_FAULTS_ANNOTATION: Final = f"{PREFIX}/gpu-faults"
+"""Node annotation, written by the node agent alone: the faults of GPUs that stand since they were reported, as JSON."""
 
 EVICTION_ANNOTATION: Final = f"{PREFIX}/eviction"
 """Workload annotation, written by the agent alone: how far the eviction of the job has come, as JSON."""
@@ -90,6 +117,9 @@ AGENT_NAME: Final = "gpufleet-router"
 
 NODE_AGENT_NAME: Final = "gpufleet-node"
 """Name of the node agent's DaemonSet, ServiceAccount, ClusterRole and policies."""
+
+GPU_READER_NAME: Final = "gpufleet-gpus"
+"""Name of the DaemonSet that reads GPUs, its ServiceAccount and ClusterRole."""
 
 TOP_UPS_NAME: Final = "gpufleet-top-ups"
 """ConfigMap beside the agent's: what administrators added to budgets, an entry each (runtime.cost.topups)."""

@@ -103,7 +103,8 @@ NAMESPACE_RULES: Final = [
 
 
 def _namespace(fleet: Fleet) -> Manifest:
-    labels = {"pod-security.kubernetes.io/enforce": "privileged"} if needs_host_network(fleet) else {}
+    privileged = needs_host_network(fleet) or fleet.gpu_layer.readings  # which mount paths of their node
+    labels = {"pod-security.kubernetes.io/enforce": "privileged"} if privileged else {}
     return manifest("v1", "Namespace", SYSTEM_NAMESPACE, labels=labels)
 
 

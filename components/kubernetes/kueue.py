@@ -19,6 +19,7 @@ import pulumi
 
 from components.base import Component, keeps_data
 from components.kubernetes import forecasts
+from components.kubernetes.gpu import topology
 from components.kubernetes.namespaces import local_queues, namespace_of
 from components.kubernetes.quotas import quota, resource_groups, team_quota
 from components.names import KUEUE_API, Manifest, cohort_of, manifest, team_cohort_of
@@ -64,7 +65,8 @@ class Queues(Component):
         )
         for role, one in local_queues(fleet, team).items():
             self.kubernetes(role, one, depends_on=[namespace, targets[one["spec"]["clusterQueue"]]])
-        self.kubernetes_all(forecasts.manifests(fleet, team), depends_on=[namespace])
+        inside = {**forecasts.manifests(fleet, team), **topology.manifests(fleet, team)}
+        self.kubernetes_all(inside, depends_on=[namespace])
 
 
 def manifests(fleet: Fleet) -> dict[str, Manifest]:
@@ -77,7 +79,7 @@ def manifests(fleet: Fleet) -> dict[str, Manifest]:
         objects[f"queue-{team}"] = cluster_queue(fleet, team)
         objects |= {f"queue-{twin}": one for twin, one in burst_cluster_queues(fleet, team).items()}
         objects |= local_queues(fleet, team)
-        objects |= forecasts.manifests(fleet, team)
+        objects |= {**forecasts.manifests(fleet, team), **topology.manifests(fleet, team)}
     return objects
 
 

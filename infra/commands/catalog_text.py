@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from infra.commands.columns import ABSENT, columns
 from stacks.catalogue import GpuModel, InstanceType, MigGeometry, catalogue
+from stacks.catalogue.geometry import Certainty
 
 _LABEL_WIDTH = 20
+_CERTAINTY: Final[Mapping[Certainty, str]] = {
+    "card": "read from cards",
+    "documented": "documented by NVIDIA",
+    "inferred": "inferred from another model; `gpufleet gpu diff` on a node settles it",
+}
 
 
 def gpu_text(gpu: GpuModel) -> list[str]:
@@ -22,12 +29,17 @@ def gpu_text(gpu: GpuModel) -> list[str]:
             ("NVLink", _yes(gpu.nvlink)),
             ("BF16, dense", f"{gpu.bf16_tflops:g} TFLOPS"),
             ("relative speed", f"{gpu.relative_speed:g} (H100 SXM = 1; for placement choices only)"),
+            ("compute capability", ".".join(map(str, gpu.compute_capability))),
+            ("kernel modules", " or ".join(gpu.kernel_modules)),
+            ("oldest driver", gpu.minimum_driver),
+            ("MPS clients", gpu.mps_clients),
+            ("PCI device ids", ", ".join(gpu.pci_device_ids)),
             ("instance types", ", ".join(sold)),
             ("source", f"{gpu.source} ({gpu.as_of})"),
             ("MIG", "no" if gpu.mig is None else f"{gpu.mig.units} memory units, {len(gpu.mig.profiles)} profiles"),
         ),
     ]
-    return lines if gpu.mig is None else [*lines, *_facts(("MIG source", _source(gpu.mig))), "", *_mig_text(gpu.mig)]
+    return lines if gpu.mig is None else [*lines, *_mig_facts(gpu), "", *_mig_text(gpu.mig)]
 
 
 def instance_text(row: InstanceType) -> list[str]:
@@ -81,10 +93,33 @@ def _cells(row: InstanceType, region: str | None) -> tuple[object, ...]:
     )
 
 
+def _mig_facts(gpu: GpuModel) -> list[str]:
+    assert gpu.mig is not None  # gpu_text
+    change = "resets the GPU, or needs a reboot" if gpu.mig.mode_change == "reset" else "needs no reset"
+    by = "NVML" if gpu.gpm else "DCGM's profiling only"
+    return _facts(
+        ("MIG mode change", change),
+        ("use of instances by", by),
+        ("MIG placements", _CERTAINTY[gpu.mig.certainty]),
+        ("MIG source", _source(gpu.mig)),
+    )
+
+
 def _mig_text(mig: MigGeometry) -> list[str]:
-    heading = ("PROFILE", "SLICES", "UNITS", "MOST", "SMS", "STARTS")
+    heading = ("PROFILE", "SLICES", "UNITS", "MOST", "SMS", "MIB", "DECODERS", "ENCODERS", "JPEG", "STARTS")
     rows = [
-        (profile.name, profile.slices, profile.size, profile.max_count, profile.sms, ",".join(map(str, profile.starts)))
+        (
+            profile.name,
+            profile.slices,
+            profile.size,
+            profile.max_count,
+            profile.sms,
+            profile.memory_mib,
+            profile.engines.decoders,
+            profile.engines.encoders,
+            profile.engines.jpeg,
+            ",".join(map(str, profile.starts)),
+        )
         for profile in mig.profiles.values()
     ]
     return columns(heading, rows)

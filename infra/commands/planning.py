@@ -22,9 +22,10 @@ from infra.coverage import parts_without_components
 from infra.planning import sources
 from infra.planning.costs import costs_of
 from infra.planning.facts import filled_rows, flavor_rows, inline, pool_rows, project_rows, team_rows
-from infra.planning.objects import Manifest, counts, identity, node_patches, objects_of
+from infra.planning.objects import Manifest, counts, identity, node_patches, objects_of, releases_of
 from infra.planning.sources import Source
 from stacks.labels import POOL_LABEL
+from stacks.layouts import node_labels
 from stacks.load import ConfigError
 from stacks.quantities import format_usd
 
@@ -56,6 +57,7 @@ def plan(file: File, objects: Objects = False, as_json: Json = False) -> None:
         return
     sections = (
         _objects(file, made, labelled, each=objects),
+        _releases(source),
         _flavors(source),
         _teams(source),
         _projects(source),
@@ -88,6 +90,7 @@ def _document(source: Source, made: Sequence[Manifest], labelled: Sequence[Manif
             "labelled_nodes": len(labelled),
             "all": [identity(one)._asdict() for one in made],
         },
+        "helm_releases": releases_of(source.fleet),
         "flavors": flavor_rows(source.fleet),
         "pools": pool_rows(source.fleet),
         "teams": team_rows(source.fleet),
@@ -110,6 +113,11 @@ def _objects(file: str, made: Sequence[Manifest], labelled: Sequence[Manifest], 
     yield f"{len(made)} Kubernetes objects; `gpufleet render {file}` prints them"
 
 
+def _releases(source: Source) -> list[str]:
+    rows = [(one["name"], one["version"], one["namespace"]) for one in releases_of(source.fleet)]
+    return columns(["HELM RELEASE", "VERSION", "NAMESPACE"], rows) if rows else []
+
+
 def _flavors(source: Source) -> Iterator[str]:
     """One line for each flavor; below it what its nodes must carry, and what pods can ask for."""
     rows = flavor_rows(source.fleet)
@@ -121,7 +129,9 @@ def _flavors(source: Source) -> Iterator[str]:
     for line, row in zip(lines, rows, strict=True):
         yield line
         yield from (f"    {key}={value}" for key, value in row["node_labels"].items())
-        yield from (f"    {POOL_LABEL}={pool}" for pool in row["pools"])
+        for pool in row["pools"]:
+            yield f"    {POOL_LABEL}={pool}"
+            yield from (f"        {key}={value}" for key, value in node_labels(source.fleet, pool).items())
         yield from (f"    {taint}" for taint in row["node_taints"])
         yield from (f"    {device}: {count}" for device, count in row["devices"].items())
 

@@ -14,7 +14,7 @@ from infra.coverage import parts_without_components
 from infra.planning import sources
 from infra.planning.folder import Rendered, RenderError, write_folder
 from infra.planning.manifests import files_of, yaml_of
-from infra.planning.objects import node_patches, objects_of, without_pulumi
+from infra.planning.objects import node_patches, objects_of, releases_of, without_pulumi
 from stacks.fleet import Fleet
 from stacks.problems import printable
 
@@ -100,6 +100,9 @@ def _tell(folder: Path, rendered: Rendered) -> None:
 def _left_out(fleet: Fleet, *, for_a_folder: bool) -> list[str]:
     """What the objects alone do not bring about."""
     notices = [f"not rendered: {part} (no component makes it yet)" for part in parts_without_components(fleet)]
+    for release in releases_of(fleet):
+        chart = f"{release['chart']} {release['version']} of {release['repositoryOpts']['repo']}"
+        notices.append(f"not rendered: the Helm chart {chart} (`gpufleet plan --json` has its values)")
     if nodes := len(node_patches(fleet)):
         of_nodes = f"the labels of {nodes} node{'' if nodes == 1 else 's'}"
         notices.append(f"not rendered: {of_nodes} (nodes are not ours to apply; `gpufleet plan` prints the labels)")

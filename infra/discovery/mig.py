@@ -6,11 +6,10 @@ one that the GPUs can have (`stacks.mig`), equal on all GPUs where that is possi
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
-from itertools import groupby
 from typing import Final
 
+from infra.gpus.nodes import NodeLayout, node_layout
 from stacks.catalogue import GpuModel
 from stacks.mig import place
 
@@ -18,11 +17,8 @@ _MOST_GPUS: Final = 64
 """GPUs of a node that the fleet file takes; what claims to need more is no layout."""
 _MOST_SLICES: Final = 7 * _MOST_GPUS
 
-Layout = dict[str, list[str]]
-"""As the fleet file has it: GPU indexes → profiles."""
 
-
-def layout_of(model: GpuModel, slices: Mapping[str, int], gpus: int | None) -> tuple[Layout, int] | None:
+def layout_of(model: GpuModel, slices: Mapping[str, int], gpus: int | None) -> tuple[NodeLayout, int] | None:
     """A layout with these slices on so many GPUs, as few as possible where None, and how many GPUs it uses.
 
     None where the slices do not fit.
@@ -35,9 +31,9 @@ def layout_of(model: GpuModel, slices: Mapping[str, int], gpus: int | None) -> t
     if gpus and all(count % gpus == 0 for count in slices.values()):
         equal = [profile for profile, count in slices.items() for _ in range(count // gpus)]
         if _fits(model, equal):
-            return _written([equal] * gpus), gpus
+            return node_layout([equal] * gpus), gpus
     packed = _packed(model, slices, gpus or _MOST_GPUS)
-    return None if packed is None else (_written(packed), len(packed))
+    return None if packed is None else (node_layout(packed), len(packed))
 
 
 def _packed(model: GpuModel, slices: Mapping[str, int], most: int) -> list[list[str]] | None:
@@ -62,14 +58,3 @@ def _fits(model: GpuModel, profiles: list[str]) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _written(bins: list[list[str]]) -> Layout:
-    layout: Layout = {}
-    index = 0
-    for profiles, equal in groupby(bins):
-        last = index + len(list(equal)) - 1
-        key = str(index) if last == index else f"{index}-{last}"
-        layout[key] = [name if times == 1 else f"{times}x{name}" for name, times in Counter(profiles).items()]
-        index = last + 1
-    return layout

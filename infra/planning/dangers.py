@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from infra.planning.gpu_dangers import gpu_dangers
 from infra.planning.limits import cut_pools, lifted_budgets
 from stacks.agent import VolumeLedger
 from stacks.agent_config import ledger_url
@@ -24,6 +25,7 @@ def dangers(old: Fleet, new: Fleet) -> Iterator[str]:
     yield from _ledger(old, new)
     yield from _organization(old, new)
     yield from _flavors(old, new)
+    yield from gpu_dangers(old, new)
     yield from cut_pools(old, new)
     yield from _classes(old, new)
     yield from _teams(old, new)

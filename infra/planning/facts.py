@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Any, Final
 
+from stacks import layouts
 from stacks.flavors import flavor_name
 from stacks.fleet import Fleet
 from stacks.labels import BURST_TAINT, LOCATION_LABEL, POOL_LABEL, burst_queue, window_queue
@@ -52,6 +53,7 @@ def pool_rows(fleet: Fleet) -> list[dict[str, Any]]:
                 **fleet.flavors[flavor_name(pool)].node_labels,
                 POOL_LABEL: name,
                 LOCATION_LABEL: _location(pool),
+                **layouts.node_labels(fleet, name),
             },
             "node_taints": [_TAINT] if isinstance(pool, CloudPool) else [],
             "labelled_by_us": isinstance(pool, OnPremPool) and bool(pool.node_names),

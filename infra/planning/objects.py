@@ -37,9 +37,9 @@ class Identity(NamedTuple):
 def objects_of(fleet: Fleet) -> list[Manifest]:
     """Every object that `pulumi up` creates, in order; patches of nodes are left out, as the nodes are not ours."""
     # Here, because these modules bring Pulumi's SDK along: an eighth of a second that no other command needs.
-    from components.kubernetes import admission, agent, kueue, node_agent
+    from components.kubernetes import admission, agent, gpu, kueue, node_agent
 
-    parts = (admission, agent, node_agent, kueue)
+    parts = (admission, agent, node_agent, gpu, kueue)
     return [manifest for part in parts for manifest in part.manifests(fleet).values()]
 
 
@@ -47,8 +47,15 @@ def node_patches(fleet: Fleet) -> list[Manifest]:
     """The labels that `pulumi up` puts on named on-prem nodes."""
     from components.onprem import nodepool
 
-    pools = fleet.onprem_pools.items()
-    return [manifest for name, pool in pools for manifest in nodepool.manifests(name, pool).values()]
+    return [manifest for name in fleet.onprem_pools for manifest in nodepool.manifests(name, fleet).values()]
+
+
+def releases_of(fleet: Fleet) -> list[dict[str, Any]]:
+    """Every Helm release that `pulumi up` makes: name, chart, version, namespace, repository and values."""
+    from components.kubernetes import gpu
+
+    shown = ("name", "chart", "version", "namespace", "repositoryOpts", "values")
+    return [{key: release[key] for key in shown} for release in gpu.releases(fleet).values()]
 
 
 def without_pulumi(manifest: Manifest) -> Manifest:

@@ -12,6 +12,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from decimal import Decimal
+from typing import Final, Literal
+
+from stacks.catalogue.accelerators import Accelerator
+from stacks.catalogue.geometry import MigGeometry
+
+KernelModule = Literal["open", "proprietary"]
+
+NVIDIA_PCI_VENDOR: Final = "10DE"
+_MPS_CLIENTS: Final = 48  # of one GPU, by NVIDIA's MPS documentation and the device plugin
+_MPS_CLIENTS_BEFORE_TURING: Final = 16  # the device plugin's bound below compute capability 7.5
+_TURING: Final = (7, 5)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,52 +31,6 @@ class Provenance:
 
     source: str
     """Document, table or price list."""
-
-    as_of: date
-    """The day on which the source said so."""
-
-
-@dataclass(frozen=True, slots=True)
-class MigProfile:
-    """One MIG profile of a GPU model."""
-
-    name: str
-    """As the driver and the device plugin write it, e.g. `3g.20gb`, `1g.5gb+me`."""
-
-    slices: int
-    """Compute slices: the number before the g."""
-
-    starts: tuple[int, ...]
-    """Memory units at which it may begin."""
-
-    size: int
-    """Memory units that it takes, from its start on."""
-
-    max_count: int
-    """How often one GPU can have it."""
-
-    sms: int | None
-    """Streaming multiprocessors; None where not known."""
-
-    media: int
-    """Shares of the GPU's media engines."""
-
-
-@dataclass(frozen=True, slots=True)
-class MigGeometry:
-    """What `stacks.mig` places profiles by."""
-
-    units: int
-    """Length of the line of memory units: 8 on A100 and its successors, 4 on A30, 12 on RTX PRO 6000."""
-
-    media_engines: int
-    """Shares of media engines that the profiles of one GPU have together."""
-
-    profiles: Mapping[str, MigProfile] = field(hash=False)
-    """By name."""
-
-    source: str
-    """Where the geometry comes from."""
 
     as_of: date
     """The day on which the source said so."""
@@ -102,6 +67,24 @@ class GpuModel:
     relative_speed: float
     """`bf16_tflops` in proportion to H100 SXM; for placement choices only, it predicts no run."""
 
+    compute_capability: tuple[int, int]
+    """CUDA's, e.g. (9, 0) for Hopper."""
+
+    pci_device_ids: tuple[str, ...]
+    """PCI device ids in upper case, e.g. `2330`; empty where not known."""
+
+    minimum_driver: str | None
+    """The oldest driver with MIG on the model; None where not known."""
+
+    kernel_modules: tuple[KernelModule, ...]
+    """Kernel modules of the driver that support it."""
+
+    gpm: bool
+    """Whether NVML samples the utilisation of each MIG instance; elsewhere only DCGM's profiling does."""
+
+    multi_node_nvlink: bool
+    """Whether NVLink reaches across nodes."""
+
     mig: MigGeometry | None
     """None where the model cannot be partitioned."""
 
@@ -110,6 +93,16 @@ class GpuModel:
 
     as_of: date
     """The day on which the source said so."""
+
+    @property
+    def device_filters(self) -> tuple[str, ...]:
+        """What mig-parted tells cards apart by, e.g. `0x233010DE`."""
+        return tuple(f"0x{device}{NVIDIA_PCI_VENDOR}" for device in self.pci_device_ids)
+
+    @property
+    def mps_clients(self) -> int:
+        """Most MPS clients of one GPU that the device plugin takes."""
+        return _MPS_CLIENTS if self.compute_capability >= _TURING else _MPS_CLIENTS_BEFORE_TURING
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,6 +169,9 @@ class Catalogue:
 
     instance_types: Mapping[str, InstanceType]
     """By id, of all providers."""
+
+    accelerators: Mapping[str, Accelerator]
+    """Families of accelerators, by id; also of vendors whose models are not in `gpus`."""
 
     tables: Mapping[str, Provenance]
     """Source and date of each table; a row may say its own."""

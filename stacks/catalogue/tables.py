@@ -1,6 +1,7 @@
 """Reads `catalog/*.toml` into the values of `stacks.catalogue.facts`.
 
-It checks no figures: tests do, for the shipped tables, so that deployment does not pay for it.
+It checks no figures: tests do, for the shipped tables, so that deployment does not pay for it. MIG tables are read in
+`stacks.catalogue.mig_tables`.
 
 Invariants: a row without a source or date of its own has its table's; a price has its own, its region's or the table's.
 """
@@ -8,13 +9,16 @@ Invariants: a row without a source or date of its own has its table's; a price h
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from decimal import Decimal
 from functools import cache
 from importlib import resources
 from typing import Any
 
-from stacks.catalogue.facts import Catalogue, GpuModel, InstanceType, MigGeometry, MigProfile, Provenance
+from stacks.catalogue.accelerators import Accelerator, PartitionModes
+from stacks.catalogue.facts import Catalogue, GpuModel, InstanceType, Provenance
+from stacks.catalogue.geometry import MigGeometry
+from stacks.catalogue.mig_tables import captured_geometries, geometries
 
 PROVIDERS = ("aws", "gcp")
 """Clouds with a table of instance types."""
@@ -27,20 +31,29 @@ def read_table(name: str) -> dict[str, Any]:
     return tomllib.loads(resources.files("stacks").joinpath("catalog", f"{name}.toml").read_text("utf-8"))
 
 
+def captured_tables() -> list[dict[str, Any]]:
+    """What `gpufleet gpu capture` read from cards and somebody put into `catalog/captured/`, by file name."""
+    folder = resources.files("stacks").joinpath("catalog", "captured")
+    files = [file for file in folder.iterdir() if file.name.endswith(".toml")] if folder.is_dir() else []
+    return [tomllib.loads(file.read_text("utf-8")) for file in sorted(files, key=lambda file: file.name)]
+
+
 @cache
 def catalogue() -> Catalogue:
-    """The shipped catalogue, read once per process.
+    """The shipped catalogue with what was captured from cards, read once per process.
 
     Raises:
-        KeyError, TypeError, ValueError: when a shipped row lacks a field or has one too many; a packaging defect.
+        KeyError, TypeError, ValueError: when a row lacks a field or has one too many; a packaging defect.
     """
-    documents = {name: read_table(name) for name in ("gpus", "mig", *PROVIDERS)}
-    geometries = dict(_geometries(documents["mig"]))
-    gpus = dict(_gpus(documents["gpus"], geometries))
+    documents = {name: read_table(name) for name in ("gpus", "mig", "accelerators", *PROVIDERS)}
+    mig = geometries(documents["mig"], documents["gpus"])
+    for table in captured_tables():
+        mig |= captured_geometries(table, documents["gpus"], mig)
+    gpus = dict(_gpus(documents["gpus"], mig))
     types = {row.id: row for provider in PROVIDERS for row in _instance_types(provider, documents[provider])}
     prices = [price.as_of for row in types.values() for price in row.price_provenance.values()]
     tables = {name: Provenance(document["source"], document["as_of"]) for name, document in documents.items()}
-    return Catalogue(gpus, types, tables, min(prices))
+    return Catalogue(gpus, types, dict(_accelerators(documents["accelerators"])), tables, min(prices))
 
 
 def _rows(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -50,32 +63,41 @@ def _rows(document: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield key, inherited | row
 
 
-def _geometries(document: dict[str, Any]) -> Iterator[tuple[str, MigGeometry]]:
-    for gpu, row in _rows(document):
-        family = document["families"][row["family"]]
-        sms = row.get("sms", [None] * len(row["gb"]))
-        profiles = [
-            MigProfile(
-                name=f"{profile['slices']}g.{gb}gb{profile.get('suffix', '')}",
-                slices=profile["slices"],
-                starts=tuple(profile["starts"]),
-                size=profile["size"],
-                max_count=profile["max_count"],
-                sms=count,
-                media=profile.get("media", 0),
-            )
-            for profile, gb, count in zip(family["profiles"], row["gb"], sms, strict=True)
-        ]
-        by_name = {profile.name: profile for profile in profiles}
-        yield gpu, MigGeometry(family["units"], family["media_engines"], by_name, row["source"], row["as_of"])
-
-
-def _gpus(document: dict[str, Any], geometries: dict[str, MigGeometry]) -> Iterator[tuple[str, GpuModel]]:
+def _gpus(document: dict[str, Any], mig: Mapping[str, MigGeometry]) -> Iterator[tuple[str, GpuModel]]:
     reference = document["types"][_REFERENCE_GPU]["bf16_tflops"]
     for key, row in _rows(document):
-        speed = round(row["bf16_tflops"] / reference, 3)
-        fields = {"vendor": "nvidia", "sms": None, "mig": geometries.get(key)} | row
-        yield key, GpuModel(id=key, relative_speed=speed, **fields)
+        architecture = document["architectures"][row["architecture"]]
+        major, minor = row.pop("capability").split(".")
+        yield (
+            key,
+            GpuModel(
+                id=key,
+                vendor="nvidia",
+                sms=row.pop("sms", None),
+                relative_speed=round(row["bf16_tflops"] / reference, 3),
+                compute_capability=(int(major), int(minor)),
+                pci_device_ids=tuple(row.pop("pci", ())),
+                minimum_driver=row.pop("driver", None),
+                kernel_modules=tuple(row.pop("modules", architecture["modules"])),
+                gpm=architecture.get("gpm", False),
+                multi_node_nvlink=row.pop("mnnvl", False),
+                mig=mig.get(key),
+                **row,
+            ),
+        )
+
+
+def _accelerators(document: dict[str, Any]) -> Iterator[tuple[str, Accelerator]]:
+    absent: dict[str, Any] = dict.fromkeys(("select", "prepare", "taint", "exporter", "operator"))
+    for key, row in _rows(document):
+        modes = row.pop("modes", None)
+        lists = {name: tuple(row.pop(name, ())) for name in ("shares", "devices")}
+        yield key, Accelerator(id=key, modes=modes and _modes(modes), **(absent | lists | row))
+
+
+def _modes(row: dict[str, Any]) -> PartitionModes:
+    only_with = {memory: tuple(compute) for memory, compute in row["only_with"].items()}
+    return PartitionModes(row["compute"], tuple(row["memory"]), only_with)
 
 
 def _instance_types(provider: str, document: dict[str, Any]) -> Iterator[InstanceType]:

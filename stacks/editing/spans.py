@@ -76,6 +76,7 @@ class _Loader(yaml.SafeLoader):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.spans: dict[int, list[Span]] = {}
+        self.shared: set[int] = set()
         self._leaf_end = 0
 
     def compose_node(self, parent: Node | None, index: int) -> Node | None:
@@ -83,6 +84,7 @@ class _Loader(yaml.SafeLoader):
         node = super().compose_node(parent, index)
         if isinstance(event, AliasEvent):
             self._leaf_end = _offset(event.end_mark)
+            self.shared.add(id(node))
         elif node is not None and (isinstance(node, ScalarNode) or getattr(node, "flow_style", False)):
             self._leaf_end = _offset(node.end_mark)
         span = Span(_offset(event.start_mark), self._leaf_end, isinstance(event, AliasEvent))
@@ -114,7 +116,7 @@ class Source:
         if not isinstance(root, MappingNode):
             raise EditError("holds no mapping; a stack file starts with `config:`", 1, 1)
         self.root = root
-        self._spans = loader.spans
+        self._spans, self._shared = loader.spans, loader.shared
         self._entries: dict[int, tuple[Entry, ...]] = {}
 
     def entries(self, mapping: MappingNode) -> tuple[Entry, ...]:
@@ -130,6 +132,10 @@ class Source:
     def entry(self, mapping: MappingNode, name: str) -> Entry | None:
         """The entry of that name which is written in the mapping itself, None where there is none."""
         return next((entry for entry in self.entries(mapping) if entry.name == name), None)
+
+    def is_shared(self, node: Node) -> bool:
+        """Whether an alias stands for the node somewhere, so that a change within it would reach that place too."""
+        return id(node) in self._shared
 
     def sources(self, mapping: MappingNode) -> Iterator[MappingNode]:
         """The mapping itself, then every mapping that its merge keys bring in, each once."""

@@ -25,7 +25,7 @@ GcpPool = Annotated[GcpExistingPool | GkePool, Field(discriminator="provisioner"
 Pool = Annotated[OnPremPool | AwsPool | GcpPool | BrokerPool, Field(discriminator="location")]
 """One pool, told apart by `location`, and by `provisioner` within a cloud."""
 
-PartitionedPool = OnPremPool | NodeGroupPool | GkePool
+PartitionedPool = OnPremPool | KarpenterPool | NodeGroupPool | GkePool
 """The pools that can have MIG layouts and sharing."""
 
 __all__ = [

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from stacks.catalogue import catalogue
 from stacks.clusters import AwsRegion
 from stacks.pools.cloud import NodeRange
+from stacks.pools.gpu_nodes import GpuNodes
 from stacks.pools.instances import InstancePool
 from stacks.pools.partitioned import Partitioned
 from stacks.quantities import GpuCount
@@ -114,7 +115,7 @@ class AwsExistingPool(_AwsPool):
         return self.max_gpus
 
 
-class KarpenterPool(_OwnedAwsPool):
+class KarpenterPool(GpuNodes, Partitioned, _OwnedAwsPool):
     """Nodes that Karpenter starts for the pods that wait, and removes when they are idle."""
 
     provisioner: Literal["karpenter"]
@@ -129,16 +130,20 @@ class KarpenterPool(_OwnedAwsPool):
     image: Literal["al2023", "bottlerocket"] = "al2023"
     """Operating system of the nodes, both with NVIDIA's driver."""
 
-    @model_validator(mode="before")
-    @classmethod
-    def _no_partitions(cls, value: Any) -> Any:
-        for field in ("mig", "sharing"):
-            if isinstance(value, dict) and field in value:
-                raise ValueError(
-                    f"{field}: Karpenter sizes nodes by whole GPUs and would start the wrong ones; use "
-                    "provisioner: node-group for partitioned GPUs"
-                )
-        return value
+    @model_validator(mode="after")
+    def _karpenter_can_count_the_partitions(self) -> Self:
+        if self.mig is not None and self.mig.strategy == "single":
+            raise ValueError(
+                "mig.strategy: single offers slices as whole GPUs, of which Karpenter counts too few; use mixed"
+            )
+        if self.partitioned and self.image == "bottlerocket":
+            raise ValueError("image: bottlerocket partitions GPUs as it boots, by settings of its own; use al2023")
+        if self.partitioned and self.fewest_gpus_per_node != self.gpus_per_node:
+            raise ValueError(
+                "instance_types: have different numbers of GPUs; partitions are by GPU index, so name equals"
+            )
+        self.check_partitions(catalogue().gpus[self.gpu], self.fewest_gpus_per_node)
+        return self
 
     @property
     def gpus(self) -> int:
@@ -146,7 +151,7 @@ class KarpenterPool(_OwnedAwsPool):
         return self.max_gpus
 
 
-class NodeGroupPool(Partitioned, _OwnedAwsPool):
+class NodeGroupPool(GpuNodes, Partitioned, _OwnedAwsPool):
     """An EKS managed node group: a fixed range of equal nodes."""
 
     provisioner: Literal["node-group"]

@@ -9,6 +9,7 @@ from pydantic import Field, StrictBool, model_validator
 from stacks.catalogue import catalogue
 from stacks.clusters import GcpRegion
 from stacks.pools.cloud import NodeRange
+from stacks.pools.gpu_nodes import GpuNodes
 from stacks.pools.instances import InstancePool
 from stacks.pools.partitioned import Partitioned
 from stacks.quantities import GpuCount
@@ -66,7 +67,7 @@ class GcpExistingPool(_GcpPool):
         return self.max_gpus
 
 
-class GkePool(Partitioned, _GcpPool):
+class GkePool(GpuNodes, Partitioned, _GcpPool):
     """A GKE node pool: a fixed range of equal nodes."""
 
     provisioner: Literal["node-pool"]
@@ -105,6 +106,14 @@ class GkePool(Partitioned, _GcpPool):
             raise ValueError("compact: market flex-start places only a3-ultragpu and a4 machines close together")
         if self.market == "flex-start" and self.nodes.min:
             raise ValueError("nodes.min: must be 0, since market flex-start starts nodes when there is capacity")
+        return self
+
+    @model_validator(mode="after")
+    def _google_sets_up_the_nodes(self) -> Self:
+        if self.device_interface == "dra":
+            raise ValueError("device_interface: GKE offers GPUs by a device plugin of its own; leave it out")
+        if self.kubelet is not None:
+            raise ValueError("kubelet: GKE sets up the kubelets of its nodes; leave it out")
         return self
 
     @model_validator(mode="after")

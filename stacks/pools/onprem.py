@@ -8,11 +8,12 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from stacks.catalogue import catalogue
+from stacks.pools.gpu_nodes import ADDRESSES_PER_NODE, GpuNodes, PoolDriver, Rdma
 from stacks.pools.partitioned import Partitioned
 from stacks.quantities import GpuName, KubeName, NodeMemory, Usd
 
 
-class OnPremPool(Partitioned):
+class OnPremPool(GpuNodes, Partitioned):
     """Nodes that the company owns: always there, paid for whether used or not."""
 
     cluster: KubeName
@@ -40,6 +41,12 @@ class OnPremPool(Partitioned):
     memory_per_node: NodeMemory = Field(default="1Ti", validate_default=True)
     """Memory that jobs may use in each node; bounds the memory quota beside the GPUs."""
 
+    driver: PoolDriver | None = None
+    """The driver of its nodes, where it is not the fleet's."""
+
+    rdma: Rdma | None = None
+    """Network cards by which jobs on several of its nodes exchange data. Default: none that pods may use."""
+
     usd_per_gpu_hour: Usd
     """What an owned GPU costs per hour (depreciation, power, space); used in reports, never against a budget."""
 
@@ -65,6 +72,14 @@ class OnPremPool(Partitioned):
     @model_validator(mode="after")
     def _partitions_fit(self) -> Self:
         self.check_partitions(catalogue().gpus[self.gpu], self.gpus_per_node)
+        if self.rdma is not None and self.mig is not None:
+            raise ValueError("rdma: reaches whole GPUs only, and a MIG slice has no peers; leave rdma or mig out")
+        if self.rdma is not None and self.rdma.addresses is not None:
+            needed, there = self.nodes * ADDRESSES_PER_NODE, self.rdma.addresses.num_addresses
+            if needed > there:
+                raise ValueError(
+                    f"rdma.addresses: has {there}, and {self.nodes} nodes take {ADDRESSES_PER_NODE} each; widen it"
+                )
         return self
 
     @property

@@ -1,6 +1,8 @@
-"""What pools with a fixed set of nodes may ask for beyond whole GPUs."""
+"""What pools whose nodes are ours to set up may ask for beyond whole GPUs."""
 
 from __future__ import annotations
+
+from typing import Literal
 
 from stacks.catalogue import GpuModel
 from stacks.model import Model
@@ -8,7 +10,7 @@ from stacks.partitioning import Mig, Sharing
 
 
 class Partitioned(Model):
-    """MIG and sharing. Pools that an autoscaler sizes by simulating pods cannot have them: it would not see slices."""
+    """MIG and sharing, and for whom."""
 
     mig: Mig | None = None
     """Cut the GPUs into MIG slices. Default: whole GPUs."""
@@ -16,13 +18,18 @@ class Partitioned(Model):
     sharing: Sharing | None = None
     """Let several pods share a GPU or slice in software. Default: one pod each."""
 
+    tenancy: Literal["trusted", "hostile"] = "trusted"
+    """Who shares a GPU. `hostile` tenants get whole GPUs or MIG slices: time-slicing and MPS keep neither memory nor
+    faults apart."""
+
     def check_partitions(self, gpu: GpuModel, gpus_per_node: int) -> None:
         """Raise ValueError unless a node with so many GPUs of this model can be partitioned as asked."""
-        if self.mig is None:
-            return
-        if self.sharing is not None and self.sharing.mps is not None:
-            raise ValueError("sharing.mps: does not go with mig; share slices with time_slicing, or leave one out")
-        self.mig.check_on(gpu, gpus_per_node)
+        if self.sharing is not None and self.tenancy == "hostile":
+            raise ValueError("sharing: keeps no tenants apart; with tenancy hostile use mig, or whole GPUs")
+        if self.sharing is not None:
+            self.sharing.check_on(gpu, self.mig)
+        if self.mig is not None:
+            self.mig.check_on(gpu, gpus_per_node)
 
     @property
     def partitioned(self) -> bool:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stacks.rules import advice, budgets, clusters, naming, network, supply
+from stacks.rules import advice, budgets, clusters, gpu_advice, gpus, naming, network, supply
 from stacks.rules.rule import Rule, RuleProblem
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -37,6 +37,18 @@ RULES: Final[tuple[Rule, ...]] = (
     supply.quotas_fit_the_supply,
     supply.classes_have_somewhere_to_run,
     supply.schedules_start_what_a_cloud_pool_has,
+    gpus.names_of_layouts_fit_a_label,
+    gpus.one_strategy_for_each_operator,
+    gpus.changes_of_mig_mode_are_planned,
+    gpus.drivers_are_new_enough,
+    gpus.kernel_modules_support_the_gpus,
+    gpus.upgrades_begin_with_a_pool_that_takes_them,
+    gpus.no_version_has_a_known_hole,
+    gpus.operators_have_namespaces_of_their_own,
+    gpus.readings_stop_while_mig_changes,
+    gpus.claims_are_for_pools_that_can_have_them,
+    gpus.one_device_interface_for_each_operator,
+    gpus.joined_gpus_are_there,
     budgets.projects_name_known_teams,
     naming.team_names_are_legal,
     naming.queue_names_fit_a_label,
@@ -63,6 +75,11 @@ WARNINGS: Final[tuple[Rule, ...]] = (
     advice.waits_are_within_the_bounds_of_the_policy,
     advice.pools_of_a_flavor_stand_together,
     advice.notices_reach_a_node,
+    advice.saving_fits_the_notice,
+    gpu_advice.the_driver_can_place_the_layouts,
+    gpu_advice.the_gpu_layer_is_carried_out,
+    gpu_advice.the_operator_is_not_old,
+    gpu_advice.rdma_has_somebody_to_offer_it,
 )
 """What is probably not meant; `strict` makes them errors."""
 

@@ -8,11 +8,11 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Final, assert_never
 
 from stacks import presets
-from stacks.eviction import METADATA_PLACES, Eviction
+from stacks.eviction import METADATA_PLACES, SPOT_NOTICES, STOPPING, Eviction
 from stacks.flavors import flavor_name
 from stacks.links import CloudPair, ExistingLink
 from stacks.policies import AlwaysBurst, ComputeWait, ConstantWait, NeverBurst, PerGpuWait
-from stacks.pools import InstancePool
+from stacks.pools import InstancePool, PartitionedPool
 from stacks.quantities import format_duration, format_usd
 from stacks.rules.rule import RuleProblem
 
@@ -155,6 +155,23 @@ def notices_reach_a_node(fleet: Fleet) -> Iterator[RuleProblem]:
         yield RuleProblem(("eviction", "gcp_notice"), written, "says nothing, as no pool is on Google Cloud")
 
 
+def saving_fits_the_notice(fleet: Fleet) -> Iterator[RuleProblem]:
+    """A job has no longer to save than a spot machine's notice lasts, less what it takes to stop it."""
+    notices = {**SPOT_NOTICES, "gcp": fleet.eviction.gcp_notice}
+    spot = [flavor for flavor in fleet.flavors.values() if flavor.market == "spot" and flavor.location in notices]
+    if not spot or "grace" not in fleet.spot.checkpoint.model_fields_set:
+        return
+    first = min(spot, key=lambda flavor: notices[flavor.location])
+    notice, grace = notices[first.location], fleet.spot.checkpoint.grace
+    left = max(timedelta(0), notice - STOPPING)
+    if grace > left:
+        reason = (
+            f"is longer than the {format_duration(left)} that a job on {first.name} has once it is asked to save: its "
+            f"notice is {format_duration(notice)}, and {format_duration(STOPPING)} of it are kept to stop the job"
+        )
+        yield RuleProblem(("spot", "checkpoint", "grace"), format_duration(grace), reason)
+
+
 def settings_have_an_effect(fleet: Fleet) -> Iterator[RuleProblem]:
     """Settings that this version checks and nothing carries out yet."""
     crossed = fleet.burst.data.link if fleet.burst.data else None
@@ -164,6 +181,9 @@ def settings_have_an_effect(fleet: Fleet) -> Iterator[RuleProblem]:
         elif not isinstance(link, ExistingLink):
             reason = "counts in the estimates of burst.data, but this version of gpufleet does not make the link"
             yield RuleProblem(("links", name), None, reason)
+    for name, pool in fleet.pools.items():
+        if isinstance(pool, PartitionedPool) and pool.topology_levels:
+            yield RuleProblem(("pools", name, "topology_levels"), None, _LATER)
     for name in fleet.scaling:
         yield RuleProblem(("scaling", name), None, _LATER)
     for name in fleet.capacity.schedule:

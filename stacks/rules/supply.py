@@ -111,6 +111,9 @@ def quotas_name_local_flavors(fleet: Fleet) -> Iterator[RuleProblem]:
                 path = ("teams", team_name, field, name)
                 if name in flavors and flavors[name].cloud:
                     yield RuleProblem(path, name, "is a cloud flavor; limit it with max_burst_gpus and budget")
+                elif "/" in name:
+                    reason = "is a resource, and quota is of flavors, with which their slices and shares go along"
+                    yield RuleProblem(path, name, f"{reason}{did_you_mean(name, local)}")
                 elif name not in flavors:
                     yield RuleProblem(path, name, f"no such flavor{did_you_mean(name, local)}")
 

@@ -64,7 +64,7 @@ def test_below_a_pool_its_own_settings_are_offered_and_no_others(editor: Languag
     offered = buffer.offered
 
     assert {"market", "instance_types", "zones", "max_gpus", "cluster"} <= set(offered)
-    assert not {"gpu", "machine_type", "nodes", "mig", "location"} & set(offered)
+    assert not {"gpu", "machine_type", "nodes", "driver", "location"} & set(offered)
     assert "Most GPUs at any time" in str(offered["max_gpus"]["documentation"])
 
 

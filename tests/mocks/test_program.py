@@ -22,6 +22,7 @@ from stacks.fleet import Fleet
 from stacks.load import load_file, load_text
 from tests.conftest import Golden
 from tests.mocks.environments import DEPLOYABLE, ENVIRONMENTS, LOCAL, load_environment
+from tests.mocks.gpu_fleets import gpu_fleet
 
 
 @dataclass
@@ -71,8 +72,8 @@ def test_the_manifests_of_the_local_stack_read_as_reviewed(golden: Golden) -> No
     fleet = load_file(LOCAL)
     pools = {
         f"{name}-{node}": manifest
-        for name, pool in fleet.onprem_pools.items()
-        for node, manifest in nodepool.manifests(name, pool).items()
+        for name in fleet.onprem_pools
+        for node, manifest in nodepool.manifests(name, fleet).items()
     }
     for file, objects in {
         "kueue": kueue.manifests(fleet),
@@ -139,7 +140,7 @@ def rounds_of_deletion(fleet: Fleet, monkeypatch: pytest.MonkeyPatch) -> dict[st
     def recorded(self: Component, role: str, manifest: Any, **options: Any) -> pulumi.CustomResource:
         resource = create(self, role, manifest, **options)
         names[resource] = f"{self._component_name}-{role}"
-        needed[names[resource]] = {names[one] for one in options.get("depends_on", [])}
+        needed[names[resource]] = {names[one] for one in options.get("depends_on", []) if one in names}
         return resource
 
     monkeypatch.setattr(Component, "kubernetes", recorded)
@@ -173,3 +174,17 @@ def test_an_environment_that_needs_more_than_there_are_components_for_declares_n
         run(load_environment(environment))
     assert "clusters." in str(refused.value)
     assert recorder.resources == []
+
+
+def test_the_gpu_layer_is_made_in_the_order_in_which_its_parts_need_each_other(
+    recorder: Recorder, golden: Golden, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fleet = gpu_fleet(autoscaled=False)
+    rounds = rounds_of_deletion(fleet, monkeypatch)
+    names = sorted(f"{one.typ} {one.name}" for one in recorder.resources if one.name.startswith("gpus"))
+    golden.check("gpus/resources.txt", "\n".join(names) + "\n")
+    assert rounds["gpus-driver-rack"] < rounds["gpus-driver-slices"], "the canary's driver is made before the others"
+    assert rounds["rack-rack-0"] < rounds["gpus-mig-layouts"] < rounds["agent-namespace"]
+    releases = {one.name: one.inputs for one in recorder.resources if one.typ == "kubernetes:helm.sh/v3:Release"}
+    assert releases["gpus-gpu-operator"]["version"] == fleet.gpu_layer.operator.version
+    assert set(releases) == {"gpus-gpu-operator", "gpus-network-operator"}

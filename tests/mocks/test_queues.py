@@ -125,7 +125,7 @@ def test_named_nodes_carry_all_labels_by_which_their_flavor_finds_them(environme
     fleet = load_environment(environment)
     for name, pool in fleet.onprem_pools.items():
         [flavor] = flavors_of_pools({name: pool}).values()
-        assert flavor.node_labels.items() <= nodepool.node_labels(name, pool).items()
+        assert flavor.node_labels.items() <= nodepool.node_labels(name, fleet).items()
 
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)

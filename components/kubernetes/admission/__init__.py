@@ -19,7 +19,7 @@ from typing import Final
 import pulumi
 
 from components.base import Component
-from components.kubernetes.admission import agent, agent_objects, nodes, notices, queues
+from components.kubernetes.admission import agent, agent_objects, nodes, notices, queues, readings
 from components.kubernetes.admission.expressions import Spec
 from components.names import Manifest, manifest
 from stacks.fleet import Fleet
@@ -58,7 +58,9 @@ def manifests(fleet: Fleet) -> dict[str, Manifest]:
 def _specs(fleet: Fleet) -> dict[str, Spec]:
     windowed = [name.lower() for name, job_class in fleet.classes.items() if job_class.window is not None]
     default = next(name.lower() for name, job_class in fleet.classes.items() if job_class.default)
+    reading = {"gpu-readers-write-their-own-node": readings.readers_write_their_own_node()}
     return {
+        **(reading if fleet.gpu_layer.readings else {}),
         "agent-jobs": agent.jobs(),
         "agent-workloads": agent.workloads(),
         "agent-gate": agent.gate(),

@@ -30,15 +30,21 @@ from components.kubernetes.admission.expressions import (
     variables,
 )
 from stacks.labels import (
+    AGENT_DRAIN_TAINT,
     CHECKPOINT_REQUEST_ANNOTATION,
     CLEARED_ANNOTATION,
     CORDONED_ANNOTATION,
+    DRAIN_TAINT,
     EVICTING_TAINT,
     NOTICES_ANNOTATION,
+    RELAYOUT_ANNOTATION,
 )
 
-_OWN_NODE: Final = "request.userInfo.?extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"
+OWN_NODE: Final = "request.userInfo.?extra[?'authentication.kubernetes.io/node-name'][?0].orValue('')"
+"""The node of the pod whose token the request carries; empty for everybody else."""
+
 _OURS: Final = f"t.key == '{EVICTING_TAINT}'"
+_KEPT: Final = f"t.key in {[EVICTING_TAINT, DRAIN_TAINT, AGENT_DRAIN_TAINT]}"
 _AGENT: Final = "the node agent"
 
 
@@ -65,7 +71,7 @@ def node_agents_write_their_own_node() -> Spec:
         "validations": [
             only_updates("nodes", _AGENT),
             unless_create(
-                f"object.metadata.name == {_OWN_NODE}", "a node agent may write its own node only, by its pod's token"
+                f"object.metadata.name == {OWN_NODE}", "a node agent may write its own node only, by its pod's token"
             ),
             unless_create(
                 f"{spec} && {metadata_unchanged_but('annotations')}",
@@ -92,11 +98,14 @@ def node_agents_write_their_own_node() -> Spec:
 def nodes_keep_their_notices() -> Spec:
     """What either agent said stays until it takes it back, whoever else may write nodes; administrators may.
 
+    A node is emptied when an administrator says so, or the agent.
     What the agents may write of these themselves is in policies of their own.
     Others, the kubelet first of all, write nodes all the time: only who changes one of these is asked for rights.
     """
-    taints = (f"{subject}.spec.?taints.orValue([]).filter(t, {_OURS})" for subject in ("object", "oldObject"))
-    annotations = annotations_unchanged(NOTICES_ANNOTATION, CORDONED_ANNOTATION, CLEARED_ANNOTATION)
+    taints = (f"{subject}.spec.?taints.orValue([]).filter(t, {_KEPT})" for subject in ("object", "oldObject"))
+    annotations = annotations_unchanged(
+        NOTICES_ANNOTATION, CORDONED_ANNOTATION, CLEARED_ANNOTATION, RELAYOUT_ANNOTATION
+    )
     same = f"{annotations} && {' == '.join(taints)}"
     return {
         "matchConstraints": rules(("", ["nodes", "nodes/status"]), operations=["UPDATE"]),
@@ -105,7 +114,8 @@ def nodes_keep_their_notices() -> Spec:
             {
                 "expression": f"({same}) || {MAKES_QUEUES}",
                 "message": f"only the node agent writes {NOTICES_ANNOTATION}, {CORDONED_ANNOTATION} "
-                f"and the taint {EVICTING_TAINT}, and only the agent {CLEARED_ANNOTATION}",
+                f"and the taint {EVICTING_TAINT}, only the agent {CLEARED_ANNOTATION}, {RELAYOUT_ANNOTATION} "
+                f"and the taint {AGENT_DRAIN_TAINT}, and only an administrator {DRAIN_TAINT}",
             }
         ],
     }

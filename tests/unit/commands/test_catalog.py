@@ -156,7 +156,9 @@ def test_a_gpu_is_shown_by_any_name_that_only_it_has_with_its_profiles(name: str
     assert shown == run("show", "h100-sxm-80gb").stdout
     assert "80 GiB" in shown
     assert "NVIDIA data sheets; SM counts as CUDA reports them (2026-08-31)" in shown
-    assert ["3g.40gb", "3", "4", "2", "60", "0,4"] in [line.split() for line in shown.splitlines()]
+    assert ["3g.40gb", "3", "4", "2", "60", "40448", "3", "0", "3", "0,4"] in [
+        line.split() for line in shown.splitlines()
+    ]
 
 
 def test_a_gpu_without_mig_says_so() -> None:
@@ -199,7 +201,7 @@ def test_an_unknown_name_is_an_error_with_the_nearest_one() -> None:
     ("name", "known"),
     [
         ("p5", ("p5.4xlarge", "p5.48xlarge", "p5e.48xlarge", "p5en.48xlarge")),
-        ("H100", ("h100-pcie-80gb", "h100-nvl-94gb", "h100-sxm-80gb")),
+        ("H100", ("h100-pcie-80gb", "h100-nvl-94gb", "h100-sxm-80gb", "h100-96gb")),
         ("nvidia a100", ("a100-pcie-40gb", "a100-pcie-80gb", "a100-sxm-40gb", "a100-sxm-80gb")),
     ],
 )
@@ -248,7 +250,10 @@ def test_a_search_that_finds_nothing_is_no_failure() -> None:
     ("arguments", "said"),
     [
         (("search", "--gpu", "h100-smx"), "did you mean h100-sxm-80gb?"),
-        (("search", "--gpu", "h100"), "can be any of h100-nvl-94gb, h100-pcie-80gb, h100-sxm-80gb; write which"),
+        (
+            ("search", "--gpu", "h100"),
+            "can be any of h100-96gb, h100-nvl-94gb, h100-pcie-80gb, h100-sxm-80gb; write which",
+        ),
         (("search", "--provider", "azure"), "'azure' is not one of 'aws', 'gcp'"),
         (("search", "--region", "us-centrall"), "us-centrall has no price in the catalogue; did you mean us-central1?"),
         (("search", "--region", "us-central1", "--provider", "aws"), "did you mean us-east-1?"),

@@ -9,6 +9,7 @@ import pytest
 from infra.cli import COMMANDS
 from infra.commands.project import load_stack_file
 from infra.local.state import State
+from infra.local.toolchain import Toolchain
 from tests.unit.commands.conftest import Ended
 
 Run = Callable[..., Ended]
@@ -155,6 +156,25 @@ def test_an_interruption_is_said_and_has_its_own_exit_code(gpufleet: Run, monkey
     ended = gpufleet("tools")
 
     assert (ended.code, ended.err) == (130, "gpufleet: interrupted\n")
+
+
+def test_tools_lists_what_is_built_on_demand_beside_the_embedded_stack(
+    gpufleet: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = Toolchain({"etcd": Path("/cache/etcd")}, Path(), {"etcd": "on PATH"})
+    monkeypatch.setattr("infra.local.toolchain.resolve", lambda *_, **__: found)
+    monkeypatch.setattr("infra.local.toolchain.on_demand", lambda: {"handler": None, "mock": Path("/cache/mock")})
+
+    lines = [line.split() for line in gpufleet("tools").out.splitlines()]
+    rows = json.loads(gpufleet("tools", "--json").out)
+
+    assert lines[1:] == [
+        ["etcd", "on-PATH", "/cache/etcd"],
+        ["handler", "on-demand", "-"],
+        ["mock", "on-demand", "/cache/mock"],
+    ]
+    assert rows["etcd"] == {"path": "/cache/etcd", "way": "on PATH"}
+    assert rows["handler"] == {"path": None, "way": "on-demand"}
 
 
 def test_plan_shows_each_flavor_and_team_within_80_columns(gpufleet: Run) -> None:

@@ -203,7 +203,7 @@ def test_a_plan_as_json_has_a_form_that_programs_can_rely_on(gpufleet: Run, home
     plan = planned(gpufleet, home, changed())
 
     assert list(plan) == [
-        "objects", "flavors", "pools", "teams", "projects", "filled_in", "cost", "not_deployed", "warnings"
+        "objects", "helm_releases", "flavors", "pools", "teams", "projects", "filled_in", "cost", "not_deployed", "warnings"
     ]  # fmt: skip
     assert list(plan["objects"]) == ["count", "by_kind", "labelled_nodes", "all"]
     assert len(plan["objects"]["all"]) == plan["objects"]["count"] == sum(plan["objects"]["by_kind"].values())

@@ -10,6 +10,7 @@ from components.names import Manifest
 from stacks.classes import JobClass
 from stacks.kinds import JOB_KINDS
 from stacks.labels import (
+    AGENT_DRAIN_TAINT,
     CHECKPOINT_REQUEST_ANNOTATION,
     CLEARED_ANNOTATION,
     CORDONED_ANNOTATION,
@@ -68,6 +69,7 @@ def test_of_a_fleet_only_the_classes_are_in_a_policy() -> None:
         (NOTICES_ANNOTATION, "node-agents-write-their-own-node", "nodes-keep-their-notices"),
         (CORDONED_ANNOTATION, "node-agents-write-their-own-node", "nodes-keep-their-notices"),
         (EVICTING_TAINT, "node-agents-write-their-own-node", "nodes-keep-their-notices"),
+        (AGENT_DRAIN_TAINT, "agent-nodes", "nodes-keep-their-notices"),
     ],
 )
 def test_what_an_agent_alone_may_write_is_kept_from_everybody_else(name: str, writers: str, guard: str) -> None:

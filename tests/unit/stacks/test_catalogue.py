@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import gzip
 import json
-import math
 import re
 from collections.abc import Sequence
 from datetime import date
@@ -15,7 +14,17 @@ from typing import Any
 
 import pytest
 
-from stacks.catalogue import PROVIDERS, GpuModel, InstanceType, MigGeometry, Provenance, catalogue
+from stacks.catalogue import (
+    PROVIDERS,
+    Accelerator,
+    GpuModel,
+    InstanceType,
+    MigGeometry,
+    Provenance,
+    accelerator_of,
+    catalogue,
+    profile_name,
+)
 from stacks.catalogue.tables import read_table
 
 DATA = Path(__file__).parents[3].parent / "shared" / "data"
@@ -77,10 +86,11 @@ def test_every_row_says_where_it_comes_from_and_no_date_lies_ahead() -> None:
     known = catalogue()
     prices = [price for row in TYPES for price in row.price_provenance.values()]
     geometries = [gpu.mig for gpu in GPUS if gpu.mig]
-    groups: tuple[Sequence[GpuModel | InstanceType | MigGeometry | Provenance], ...] = (
+    groups: tuple[Sequence[Accelerator | GpuModel | InstanceType | MigGeometry | Provenance], ...] = (
         GPUS,
         TYPES,
         geometries,
+        list(known.accelerators.values()),
         prices,
         list(known.tables.values()),
     )
@@ -88,7 +98,7 @@ def test_every_row_says_where_it_comes_from_and_no_date_lies_ahead() -> None:
     for source, as_of in named:
         assert len(source) > 10, source
         assert date(2025, 1, 1) < as_of <= date.today(), source
-    assert set(known.tables) == {"gpus", "mig", *PROVIDERS}
+    assert set(known.tables) == {"gpus", "mig", "accelerators", *PROVIDERS}
     assert known.prices_as_of == min(price.as_of for price in prices)
 
 
@@ -138,18 +148,119 @@ WITH_MIG = [gpu for gpu in GPUS if gpu.mig]
 
 
 @pytest.mark.parametrize("gpu", WITH_MIG, ids=lambda gpu: gpu.id)
-def test_mig_profiles_stay_on_the_line_and_are_named_after_their_memory(gpu: GpuModel) -> None:
+def test_mig_profiles_stay_on_the_line_and_have_no_more_than_the_gpu(gpu: GpuModel) -> None:
     assert gpu.mig is not None
+    numbers = [profile.number for profile in gpu.mig.profiles.values()]
+    assert len(set(numbers)) == len(numbers)
     for name, profile in gpu.mig.profiles.items():
         assert name == profile.name
         assert all(0 <= start <= gpu.mig.units - profile.size for start in profile.starts)
-        assert list(profile.starts) == sorted(set(profile.starts))
+        assert list(profile.starts) == sorted(set(profile.starts)) == sorted(profile.driver_starts)
         assert 1 <= profile.max_count <= len(profile.starts)
         assert profile.sms is None or gpu.sms is None or profile.sms <= gpu.sms
-        assert 0 <= profile.media <= gpu.mig.media_engines
-        # go-nvlib: eighths of the memory, rounded up; their size in GB, rounded half up.
-        eighths = math.ceil(8 * profile.size / gpu.mig.units)
-        assert f".{math.floor(eighths / 8 * gpu.memory_gib + 0.5)}gb" in name
+        assert profile.engines.within(gpu.mig.engines)
+        assert profile.memory_mib is None or profile.memory_mib <= 1024 * gpu.memory_gib * profile.size / gpu.mig.units
+        assert (
+            profile.memory_mib is None
+            or profile.memory_mib >= 0.91 * 1024 * gpu.memory_gib * profile.size / gpu.mig.units
+        )
+        assert NAME.fullmatch(name)
+
+
+NAME = re.compile(r"[1-7]g\.[0-9]{1,3}gb(\+me|\+me\.all|-me|\+gfx)?")
+
+MIG_PARTED = {  # names in the default configuration of mig-parted v0.15.0 and in the MIG user guide
+    "a30-24gb": "1g.6gb 2g.12gb 4g.24gb",
+    "a100-sxm-40gb": "1g.5gb 1g.10gb 2g.10gb 3g.20gb 4g.20gb 7g.40gb",
+    "a100-pcie-80gb": "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "h100-sxm-80gb": "1g.10gb 1g.20gb 2g.20gb 3g.40gb 4g.40gb 7g.80gb",
+    "h100-nvl-94gb": "1g.12gb 1g.24gb 2g.24gb 3g.47gb 4g.47gb 7g.94gb",
+    "h100-96gb": "1g.12gb 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
+    "h20-96gb": "1g.12gb 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
+    "gh200-96gb": "1g.12gb 1g.24gb 2g.24gb 3g.48gb 4g.48gb 7g.96gb",
+    "gh200-144gb": "1g.18gb 1g.36gb 2g.36gb 3g.72gb 4g.72gb 7g.144gb",
+    "h200-sxm-141gb": "1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb",
+    "h200-nvl-141gb": "1g.18gb 1g.35gb 2g.35gb 3g.71gb 4g.71gb 7g.141gb",
+    "b200-sxm-180gb": "1g.23gb 1g.45gb 2g.45gb 3g.90gb 4g.90gb 7g.180gb",
+    "gb200-186gb": "1g.23gb 1g.47gb 2g.47gb 3g.93gb 4g.93gb 7g.186gb",
+    "b300-sxm-269gb": "1g.34gb 1g.67gb 2g.67gb 3g.135gb 4g.135gb 7g.269gb",
+    "gb300-278gb": "1g.35gb 1g.70gb 2g.70gb 3g.139gb 4g.139gb 7g.278gb",
+    "rtx-pro-4500-32gb": "1g.16gb 2g.32gb",
+    "rtx-pro-5000-48gb": "1g.24gb 2g.48gb",
+    "rtx-pro-6000-96gb": "1g.24gb 2g.48gb 4g.96gb",
+}
+
+
+@pytest.mark.parametrize(("model", "names"), MIG_PARTED.items(), ids=MIG_PARTED)
+def test_profiles_are_named_by_the_rule_as_nvidia_s_tools_name_them(model: str, names: str) -> None:
+    mig = catalogue().gpus[model].mig
+    assert mig is not None
+    assert [name for name, profile in mig.profiles.items() if not profile.suffix] == names.split()
+
+
+def test_a_card_that_reports_other_memory_has_other_names() -> None:
+    assert profile_name(1, 2, 8, 186) == "1g.47gb"
+    assert [profile_name(slices, size, 8, 189) for slices, size in ((1, 1), (3, 4), (4, 4), (7, 8))] == [
+        "1g.24gb",
+        "3g.95gb",
+        "4g.95gb",
+        "7g.189gb",
+    ]
+
+
+def test_pci_ids_tell_models_apart() -> None:
+    ids = [device for gpu in GPUS for device in gpu.pci_device_ids]
+    assert len(set(ids)) == len(ids)
+    assert all(re.fullmatch("[0-9A-F]{4}", device) for device in ids)
+    assert catalogue().gpus["h100-sxm-80gb"].device_filters == ("0x233010DE", "0x232410DE")
+
+
+def test_what_models_can_do_is_known() -> None:
+    known = catalogue().gpus
+    for gpu in GPUS:
+        assert gpu.kernel_modules
+        assert (7, 0) <= gpu.compute_capability <= (12, 0)
+        assert gpu.minimum_driver is None or re.fullmatch(r"[0-9]{3}\.[0-9]{2,3}(\.[0-9]{2})?", gpu.minimum_driver)
+        assert gpu.mig is None or gpu.mig.mode_change == ("reset" if gpu.architecture == "ampere" else "live")
+    assert known["b200-sxm-180gb"].kernel_modules == ("open",)
+    assert known["gh200-96gb"].kernel_modules == ("open",)
+    assert known["v100-sxm-32gb"].kernel_modules == ("proprietary",)
+    assert (known["v100-sxm-32gb"].mps_clients, known["t4-16gb"].mps_clients) == (16, 48)
+    assert [gpu.id for gpu in GPUS if gpu.multi_node_nvlink] == ["gb200-186gb", "gb300-278gb"]
+    assert known["b200-sxm-180gb"].minimum_driver == "570.133.20"
+
+
+@pytest.mark.parametrize(
+    ("requests", "family"),
+    [
+        (["cpu", "nvidia.com/gpu"], "nvidia"),
+        (["nvidia.com/mig-1g.24gb.me.all"], "nvidia"),
+        (["nvidia.com/mig-1g.24gb-me", "nvidia.com/gpu.shared"], "nvidia"),
+        (["amd.com/gpu"], "amd"),
+        (["amd.com/cpx_nps4", "memory"], "amd"),
+        (["habana.ai/gaudi"], "intel-gaudi"),
+        (["aws.amazon.com/neuroncore"], "aws-neuron"),
+        (["google.com/tpu"], "google-tpu"),
+        (["cpu", "memory", "vpc.amazonaws.com/efa", "amd.com/cpx"], None),
+        ([], None),
+    ],
+)
+def test_a_pod_s_requests_say_which_accelerator_it_needs(requests: list[str], family: str | None) -> None:
+    found = accelerator_of(requests, catalogue().accelerators)
+    assert (found and found.id) == family
+
+
+def test_a_pod_cannot_need_accelerators_of_two_makers() -> None:
+    with pytest.raises(ValueError, match=r"amd.com/gpu \(AMD Instinct\), google.com/tpu"):
+        accelerator_of(["amd.com/gpu", "google.com/tpu"], catalogue().accelerators)
+
+
+def test_modes_of_a_partitioned_card_are_data() -> None:
+    modes = catalogue().accelerators["amd"].modes
+    assert modes is not None
+    assert modes.compute["cpx"] == 8
+    assert set(modes.only_with) <= set(modes.memory)
+    assert all(set(compute) <= set(modes.compute) for compute in modes.only_with.values())
 
 
 def test_which_models_have_mig() -> None:

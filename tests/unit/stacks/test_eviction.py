@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from runtime.eviction.sources.azure import PREEMPT_WINDOW_SECONDS
+from runtime.eviction.timing import DEFAULT_TERMS
 from stacks.agent_config import agent_config
-from stacks.eviction import Eviction
+from stacks.eviction import SPOT_NOTICES, STOPPING, Eviction
 from stacks.fleet import Fleet
-from stacks.rules.advice import notices_reach_a_node
-from tests.unit.stacks.rules.cases import LENT, REMOVED, changed
+from stacks.rules.advice import notices_reach_a_node, saving_fits_the_notice
+from tests.unit.stacks.rules.cases import LENT, REMOVED, all_on_gke, changed
 
 URL = "http://broker.acme.internal/notices"
 CLOUD_ONLY = {"pools.rack": REMOVED, "teams.vision.quota": {}, "teams.nlp.quota": {}}
@@ -89,3 +91,36 @@ def test_an_address_that_nobody_asks_earns_one() -> None:
 def test_azure_is_a_broker_with_a_metadata_service() -> None:
     azure = {"pools.lent": {**LENT, "provider": "azure"}, "burst.order": ["spot", "od", "lent"]}
     assert warnings(**CLOUD_ONLY, **azure, eviction={"notices_url": URL})
+
+
+def too_long(**changes: Any) -> list[str]:
+    return [one.reason for one in saving_fits_the_notice(Fleet.model_validate(changed(changes)))]
+
+
+@pytest.mark.parametrize(
+    ("notice", "grace", "words"),
+    [
+        ("30s", "15s", []),
+        ("30s", "16s", ["the 15s that a job on h100-gcp-spot has", "its notice is 30s"]),
+        ("120s", "105s", []),
+        ("0s", "1s", ["the 0s that a job"]),
+    ],
+)
+def test_a_save_that_no_notice_leaves_time_for_earns_one(notice: str, grace: str, words: list[str]) -> None:
+    said = too_long(**all_on_gke(market="spot"), **{"eviction.gcp_notice": notice, "spot.checkpoint.grace": grace})
+    assert len(said) == bool(words)
+    assert all(word in said[0] for word in words)
+
+
+def test_a_save_is_not_compared_where_nobody_said_how_long_it_takes_or_no_notice_is_known() -> None:
+    assert too_long(**all_on_gke(market="spot")) == []
+    lent = {"pools.spot": {**LENT, "market": "spot"}, "pools.od": REMOVED, "burst.order": ["spot"]}
+    assert too_long(**lent, **{"spot.checkpoint.grace": "120s"}) == []
+
+
+def test_the_shortest_notice_counts_and_the_times_are_those_of_the_agent() -> None:
+    azure = {"pools.lent": {**LENT, "provider": "azure", "market": "spot"}, "burst.order": ["spot", "od", "lent"]}
+    [said] = too_long(**azure, **{"spot.checkpoint.grace": "90s"})
+    assert "azure-spot" in said
+    assert SPOT_NOTICES["azure"].total_seconds() == PREEMPT_WINDOW_SECONDS
+    assert STOPPING.total_seconds() == DEFAULT_TERMS.reserve_seconds + DEFAULT_TERMS.least_end_seconds

@@ -45,7 +45,11 @@ def every_layout(gpu: GpuModel, without: tuple[str, ...]) -> set[Layout]:
         return (
             len(set(units)) == len(units)
             and all(count <= mig.profiles[name].max_count for name, count in counts.items())
-            and sum(profile.media for profile in profiles) <= mig.media_engines
+            and all(
+                sum(profile.engines.counts[kind] for profile in profiles) <= most
+                for kind, most in enumerate(mig.engines.counts)
+            )
+            and (gpu.sms is None or sum(profile.sms or 0 for profile in profiles) <= gpu.sms)
         )
 
     found: set[Layout] = {frozenset()}
@@ -167,8 +171,7 @@ def test_no_profile_is_no_placement() -> None:
         pytest.param(
             RTX,
             ["1g.24gb+me.all", "1g.24gb"],
-            "together they need 5 shares of the media engines, and it has 4; "
-            "beside those there is room for 1g.24gb-me or 2g.48gb-me",
+            "together they need 5 decoders, and it has 4; beside those there is room for 1g.24gb-me or 2g.48gb-me",
             id="media engines",
         ),
     ],
@@ -176,6 +179,32 @@ def test_no_profile_is_no_placement() -> None:
 def test_the_reason_names_what_is_short(gpu: GpuModel, items: list[str], reason: str) -> None:
     with pytest.raises(ValueError, match=re.escape(reason)):
         place(gpu, profiles_of(items))
+
+
+def test_an_instance_that_stands_already_is_planned_around() -> None:
+    standing = Placement("1g.10gb", 5, 1)
+    assert place(H100, ["4g.40gb", "1g.10gb"], beside=[standing]) == (
+        Placement("4g.40gb", 0, 4),
+        Placement("1g.10gb", 4, 1),
+        standing,
+    )
+    with pytest.raises(ValueError, match=r"3g\.40gb does not fit .* beside 1g\.10gb@5, 4g\.40gb"):
+        place(H100, ["4g.40gb", "3g.40gb"], beside=[standing])
+
+
+@pytest.mark.parametrize(
+    ("standing", "reason"),
+    [
+        pytest.param([Placement("1g.10gb", 7, 1)], "1g.10gb@7 cannot be on a h100-sxm-80gb", id="no such start"),
+        pytest.param([Placement("3g.40gb", 0, 3)], "3g.40gb@0 cannot be on a h100-sxm-80gb", id="no such size"),
+        pytest.param(
+            [Placement("4g.40gb", 0, 4), Placement("1g.10gb", 3, 1)], "share memory units", id="one on the other"
+        ),
+    ],
+)
+def test_instances_cannot_stand_where_no_card_has_them(standing: list[Placement], reason: str) -> None:
+    with pytest.raises(ValueError, match=reason):
+        place(H100, [], beside=standing)
 
 
 def test_sms_bound_a_layout_where_they_are_known() -> None:

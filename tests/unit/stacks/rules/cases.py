@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from stacks.rules import Rule, advice, budgets, clusters, naming, network, supply
+from stacks.rules import Rule, advice, budgets, clusters, gpu_advice, gpus, naming, network, supply
 
 REMOVED: Final = object()
 
@@ -88,6 +88,20 @@ LENT: Final[dict[str, Any]] = {
     "max_gpus": 8,
     "usd_per_gpu_hour": 2,
 }
+RACK: Final[dict[str, Any]] = {
+    "cluster": "use",
+    "location": "onprem",
+    "gpu": "h100-sxm-80gb",
+    "gpus_per_node": 8,
+    "nodes": 1,
+    "usd_per_gpu_hour": 1,
+}
+EQUAL: Final[dict[str, Any]] = {"strategy": "single", "layout": {"0-7": ["7x1g.10gb"]}}
+SLICES: Final[dict[str, Any]] = {**RACK, "mig": {"layout": {"0-7": ["3g.40gb", "4x1g.10gb"]}}}
+AMPERE: Final[dict[str, Any]] = {**SLICES, "gpu": "a100-sxm-80gb"}
+UNREACHED: Final = ["4g.40gb", "1g.20gb", "2x1g.10gb"]
+LONG_POOL: Final = "a-pool-with-a-name-that-leaves-just-enough-room-for-it"
+UPGRADE: Final[dict[str, Any]] = {"version": "580", "upgrade": {"version": "595.91.07", "canary": "rack"}}
 LONG: Final = "a-team-with-a-name-that-is-far-too-long"
 PREWARM: Final[dict[str, Any]] = {"pool": "od", "gpus": 8, "at": "08:00", "for": "10h"}
 VPN: Final[dict[str, Any]] = deepcopy(ORDINARY["links"]["office"])
@@ -319,6 +333,90 @@ RULE_CASES: Final = (
         {"capacity": {"schedule": {"mornings": PREWARM}}},
     ),
     Case(
+        gpus.names_of_layouts_fit_a_label,
+        {f"pools.{LONG_POOL}x": SLICES},
+        f"pools.{LONG_POOL}x",
+        "take 1 off the name of the pool",
+        {f"pools.{LONG_POOL}": SLICES, f"pools.{LONG_POOL}-whole": RACK},
+    ),
+    Case(
+        gpus.one_strategy_for_each_operator,
+        {"pools.slices": SLICES, "pools.equal": {**AMPERE, "mig": EQUAL}},
+        "pools.equal.mig.strategy",
+        "pool slices has mixed",
+        {"pools.slices": {**SLICES, "mig": EQUAL}, "pools.equal": {**AMPERE, "mig": EQUAL}},
+    ),
+    Case(
+        gpus.changes_of_mig_mode_are_planned,
+        {"pools.slices": AMPERE, "gpu_layer": {"relayout": {}}},
+        "gpu_layer.relayout",
+        "say what a node takes",
+        {"pools.slices": AMPERE, "gpu_layer": {"relayout": {"mode_change": "reboot"}}},
+    ),
+    Case(
+        gpus.drivers_are_new_enough,
+        {"pools.rack.gpu": "b200-sxm-180gb", "gpu_layer": {"driver": {"version": "570.86.15"}}},
+        "gpu_layer.driver.version",
+        "needs driver 570.133.20 or newer",
+        {"gpu_layer": {"driver": {"version": "570.86.15"}}},
+    ),
+    Case(
+        gpus.kernel_modules_support_the_gpus,
+        {"pools.rack.driver": {"kernel_module": "open", "version": "580"}, "pools.rack.gpu": "v100-sxm-32gb"},
+        "pools.rack.driver.kernel_module",
+        "takes proprietary",
+        {"pools.rack.driver": {"kernel_module": "open"}},
+    ),
+    Case(
+        gpus.upgrades_begin_with_a_pool_that_takes_them,
+        {"pools.rack.driver": {"preinstalled": True}, "gpu_layer": {"driver": UPGRADE}},
+        "gpu_layer.driver.upgrade.canary",
+        "the upgrade would not reach it",
+        {"gpu_layer": {"driver": UPGRADE}},
+    ),
+    Case(
+        gpus.no_version_has_a_known_hole,
+        {"gpu_layer": {"toolkit": "1.17.7"}},
+        "gpu_layer.toolkit",
+        "use v1.17.8 or newer",
+        {"gpu_layer": {"toolkit": "1.17.8", "operator": {"version": "v26.3.0"}}},
+    ),
+    Case(
+        gpus.operators_have_namespaces_of_their_own,
+        {"gpu_layer": {"network_operator": {"namespace": "gpu-operator"}}},
+        "gpu_layer.network_operator.namespace",
+        "is the GPU Operator's already",
+        {"gpu_layer": {"network_operator": {}, "operator": {"namespace": "nvidia"}}},
+    ),
+    Case(
+        gpus.readings_stop_while_mig_changes,
+        {"gpu_layer": {"readings": True, "operator": {"version": "v26.3.2"}}},
+        "gpu_layer.readings",
+        "v26.7.0 or newer",
+        {"gpu_layer": {"readings": True}},
+    ),
+    Case(
+        gpus.claims_are_for_pools_that_can_have_them,
+        {"pools.spot.device_interface": "dra"},
+        "pools.spot.device_interface",
+        "would start no node for them",
+        {"pools.rack.device_interface": "dra", "clusters.use.software.gpu_operator": "existing"},
+    ),
+    Case(
+        gpus.one_device_interface_for_each_operator,
+        {"pools.claimed": {**RACK, "device_interface": "dra"}},
+        "pools.claimed.device_interface",
+        "a GPU Operator installs one",
+        {"pools.claimed": {**RACK, "device_interface": "dra"}, "clusters.use.software.gpu_operator": "existing"},
+    ),
+    Case(
+        gpus.joined_gpus_are_there,
+        {"classes.P0.interconnect": "nvlink", "pools.slices": {**SLICES, "mig": EQUAL}},
+        "classes.P0.interconnect",
+        "use mixed there",
+        {"classes.P0.interconnect": "nvlink", "pools.slices": SLICES},
+    ),
+    Case(
         budgets.projects_name_known_teams,
         {"projects.grant": {"teams": ["vision", "vison"], "budget": {"weekly": "10 USD"}}},
         "projects.grant.teams.1",
@@ -471,6 +569,41 @@ WARNING_CASES: Final = (
         "eviction.gcp_notice",
         "no pool is on Google Cloud",
         {**all_on_gke(), "eviction": {"gcp_notice": "120s"}},
+    ),
+    Case(
+        advice.saving_fits_the_notice,
+        {"spot.checkpoint.grace": "110s"},
+        "spot.checkpoint.grace",
+        "longer than the 1m45s that a job on h100-aws-spot has",
+        {"spot.checkpoint.grace": "105s"},
+    ),
+    Case(
+        gpu_advice.the_driver_can_place_the_layouts,
+        {"pools.slices": {**RACK, "mig": {"layout": {"0-7": UNREACHED}}}},
+        "pools.slices.mig.layout.0-7",
+        "fits only where places are given",
+        {"pools.slices": SLICES},
+    ),
+    Case(
+        gpu_advice.the_gpu_layer_is_carried_out,
+        {"clusters.use.software.gpu_operator": "existing", "gpu_layer": {"toolkit": "v1.19.0"}},
+        "gpu_layer.toolkit",
+        "is not managed",
+        {"gpu_layer": {"toolkit": "v1.19.0"}},
+    ),
+    Case(
+        gpu_advice.the_operator_is_not_old,
+        {"gpu_layer": {"operator": {"version": "v25.10.1"}}},
+        "gpu_layer.operator.version",
+        "go up in steps",
+        {"gpu_layer": {"operator": {"version": "v26.3.0"}}},
+    ),
+    Case(
+        gpu_advice.rdma_has_somebody_to_offer_it,
+        {"pools.rack.rdma": {"fabric": "roce"}},
+        "pools.rack.rdma",
+        "somebody else must offer it",
+        {"pools.rack.rdma": {"fabric": "roce"}, "gpu_layer": {"network_operator": {}}},
     ),
 )  # fmt: skip
 
