@@ -21,7 +21,6 @@ from tests.e2e.evicting import SPOT, phase, pods
 from tests.e2e.storm import NODE_GPUS, STORM, STORM_FLEET_FILE, THRIFTY, Storm, submit
 from tests.e2e.storming import Cloud, Trainers, training
 
-
 SEED: Final = 6
 GANG_PODS: Final = 16
 
