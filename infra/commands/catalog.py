@@ -13,14 +13,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from infra.commands.catalog_text import gpu_text, instance_text, search_text
+from infra.commands.catalog_text import accelerator_text, gpu_text, instance_text, search_text
 from infra.commands.options import Json
 from infra.discovery.answers import Cloud, is_region
 from infra.local.errors import LocalError
 from infra.prices.fetch import download
 from infra.prices.offer import OFFER, read_offer
 from infra.prices.renewal import renewal, save
-from stacks.catalogue import PROVIDERS, GpuModel, InstanceType, catalogue
+from stacks.catalogue import PROVIDERS, Accelerator, GpuModel, InstanceType, accelerator_of, catalogue
 from stacks.quantities import parse_gpu_name
 from stacks.suggest import did_you_mean, nearest
 
@@ -44,10 +44,13 @@ class NoSuchEntryError(LocalError):
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="GPU model (h100-sxm-80gb, h100-sxm) or instance type (p5.48xlarge).")],
+    name: Annotated[str, typer.Argument(help="GPU model, instance type, accelerator or resource, e.g. h100-sxm.")],
     as_json: Json = False,
 ) -> None:
     """Print all that is known of a GPU model or an instance type, with the source and date of each figure.
+
+    Of a family of accelerators (nvidia, amd, intel-gaudi, aws-neuron, google-tpu), or of a resource that pods ask for
+    (amd.com/gpu), it prints resources, node labels and how devices are partitioned.
 
     Exit code: 0; 1 where the catalogue has nothing of that name.
     """
@@ -55,7 +58,10 @@ def show(
     if as_json:
         typer.echo(_json(asdict(row)))
         return
-    lines = instance_text(row) if isinstance(row, InstanceType) else gpu_text(row)
+    if isinstance(row, InstanceType):
+        lines = instance_text(row)
+    else:
+        lines = gpu_text(row) if isinstance(row, GpuModel) else accelerator_text(row)
     typer.echo("\n".join(lines))
 
 
@@ -140,8 +146,8 @@ def _aws_table() -> Path:
     return Path(str(resources.files("stacks").joinpath("catalog", "aws.toml")))
 
 
-def _row(name: str) -> GpuModel | InstanceType:
-    """The GPU model or instance type of a name in any case.
+def _row(name: str) -> GpuModel | InstanceType | Accelerator:
+    """The GPU model, instance type or family of accelerators of a name in any case; the family of a resource too.
 
     Raises:
         NoSuchEntryError: there is none, or the name can mean several.
@@ -150,6 +156,8 @@ def _row(name: str) -> GpuModel | InstanceType:
     wanted = name.lower()
     if wanted in known.instance_types:
         return known.instance_types[wanted]
+    if family := known.accelerators.get(wanted) or accelerator_of([wanted], known.accelerators):
+        return family
     try:
         return known.gpus[parse_gpu_name(name)]
     except ValueError as error:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from infra.commands.columns import ABSENT, columns
-from stacks.catalogue import GpuModel, InstanceType, MigGeometry, catalogue
+from stacks.catalogue import Accelerator, GpuModel, InstanceType, MigGeometry, PartitionModes, catalogue
 from stacks.catalogue.geometry import Certainty
 
 _LABEL_WIDTH = 20
@@ -26,7 +26,7 @@ def gpu_text(gpu: GpuModel) -> list[str]:
             ("architecture", gpu.architecture),
             ("memory", f"{gpu.memory_gib} GiB"),
             ("SMs", gpu.sms),
-            ("NVLink", _yes(gpu.nvlink)),
+            ("NVLink", f"{_yes(gpu.nvlink)}, across nodes too" if gpu.multi_node_nvlink else _yes(gpu.nvlink)),
             ("BF16, dense", f"{gpu.bf16_tflops:g} TFLOPS"),
             ("relative speed", f"{gpu.relative_speed:g} (H100 SXM = 1; for placement choices only)"),
             ("compute capability", ".".join(map(str, gpu.compute_capability))),
@@ -40,6 +40,36 @@ def gpu_text(gpu: GpuModel) -> list[str]:
         ),
     ]
     return lines if gpu.mig is None else [*lines, *_mig_facts(gpu), "", *_mig_text(gpu.mig)]
+
+
+def accelerator_text(row: Accelerator) -> list[str]:
+    """A family of accelerators for people."""
+    modes = row.modes
+    return [
+        f"{row.id}: {row.name}",
+        *_facts(
+            ("resource", row.resource),
+            ("of parts", ", ".join(row.shares)),
+            ("other resources", ", ".join(row.devices)),
+            ("partitioned by", row.partition),
+            ("compute modes", modes and ", ".join(f"{mode} ({parts} parts)" for mode, parts in modes.compute.items())),
+            ("memory modes", modes and ", ".join(f"{mode}{_only(modes, mode)}" for mode in modes.memory)),
+            ("chosen by label", row.select),
+            ("prepared by taint", row.prepare),
+            ("node labels", ", ".join(f"{label} ({what})" for what, label in row.labels.items())),
+            ("taint", row.taint),
+            ("operator", row.operator),
+            ("exporter", row.exporter),
+            ("resource claims", "instead of the plugin" if row.dra == "alternative" else "no"),
+            ("certainty", row.certainty),
+            ("source", f"{row.source} ({row.as_of})"),
+        ),
+    ]
+
+
+def _only(modes: PartitionModes, memory: str) -> str:
+    compute = modes.only_with.get(memory)
+    return f" (with {', '.join(compute)} only)" if compute else ""
 
 
 def instance_text(row: InstanceType) -> list[str]:

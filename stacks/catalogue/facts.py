@@ -19,7 +19,6 @@ from stacks.catalogue.geometry import MigGeometry
 
 KernelModule = Literal["open", "proprietary"]
 
-NVIDIA_PCI_VENDOR: Final = "10DE"
 _MPS_CLIENTS: Final = 48  # of one GPU, by NVIDIA's MPS documentation and the device plugin
 _MPS_CLIENTS_BEFORE_TURING: Final = 16  # the device plugin's bound below compute capability 7.5
 _TURING: Final = (7, 5)
@@ -93,11 +92,6 @@ class GpuModel:
 
     as_of: date
     """The day on which the source said so."""
-
-    @property
-    def device_filters(self) -> tuple[str, ...]:
-        """What mig-parted tells cards apart by, e.g. `0x233010DE`."""
-        return tuple(f"0x{device}{NVIDIA_PCI_VENDOR}" for device in self.pci_device_ids)
 
     @property
     def mps_clients(self) -> int:

@@ -69,8 +69,24 @@ def captured_geometries(
             raise ValueError(f"{gpu} is not a GPU model of the catalogue; add it to gpus.toml first")
         wanted = {profile.number: profile.driver_starts for profile in _profiles_of(shipped.get(gpu))}
         profiles = [_captured_profile(profile, wanted) for profile in row["profiles"]]
+        _require_line(gpu, row["units"], profiles)
         found[gpu] = _geometry(row["units"], profiles, gpu, row, document, gpus)
     return found
+
+
+def _require_line(gpu: str, units: object, profiles: list[MigProfile]) -> None:
+    """Refuse what is no line of memory units with profiles on it: a file edited by hand would mislead every check."""
+    if not isinstance(units, int) or units < 1:
+        raise ValueError(f"{gpu}: units is {units!r}, and must be a whole number of at least 1")
+    if not profiles:
+        raise ValueError(f"{gpu}: has no profiles")
+    for one in profiles:
+        if not all(isinstance(number, int) for number in (one.slices, one.size, one.max_count, *one.starts)):
+            raise ValueError(f"{gpu}: {one.name}: slices, size, max_count and starts are whole numbers")
+        if min(one.size, one.slices, one.max_count) < 1 or not one.starts:
+            raise ValueError(f"{gpu}: {one.name}: needs a start, and at least 1 slice, size and max_count")
+        if min(one.starts) < 0 or max(one.starts) + one.size > units:
+            raise ValueError(f"{gpu}: {one.name}: does not stand within the {units} memory units")
 
 
 def _captured_profile(row: dict[str, Any], wanted: Mapping[int, tuple[int, ...]]) -> MigProfile:

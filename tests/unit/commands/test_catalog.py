@@ -24,7 +24,7 @@ from infra.local.errors import LocalError
 from infra.prices.fetch import download
 from infra.prices.offer import PriceListError, read_offer
 from infra.prices.table import format_price, with_prices
-from stacks.catalogue import catalogue
+from stacks.catalogue import Accelerator, catalogue
 
 PUBLISHED = "2026-11-20T18:03:11Z"
 HEADING = [
@@ -190,6 +190,21 @@ def test_json_has_every_field_of_the_row(name: str) -> None:
     shown = json.loads(run("show", name, "--json").stdout)
     assert shown["id"].startswith(name)
     assert date.fromisoformat(shown["as_of"]) <= date.today()
+
+
+@pytest.mark.parametrize("name", ["amd", "AMD", "amd.com/gpu", "amd.com/cpx_nps4"])
+def test_a_family_of_accelerators_is_shown_by_its_name_and_by_what_pods_ask_for(name: str) -> None:
+    text = run("show", name).stdout
+    assert text.startswith("amd: AMD Instinct\n")
+    assert "spx (1 parts), dpx (2 parts)" in text
+    assert "nps4 (with cpx only)" in text
+    assert "amd.com/gpu.product-name (product)" in text
+
+
+@pytest.mark.parametrize("family", catalogue().accelerators.values(), ids=lambda family: family.id)
+def test_every_family_of_accelerators_is_shown_with_its_source(family: Accelerator) -> None:
+    assert family.source in run("show", family.id).stdout
+    assert json.loads(run("show", family.id, "--json").stdout)["resource"] == family.resource
 
 
 def test_an_unknown_name_is_an_error_with_the_nearest_one() -> None:

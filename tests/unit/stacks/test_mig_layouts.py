@@ -85,7 +85,7 @@ def test_seven_small_slices_strand_the_last_memory_unit_and_a_seventh_of_an_h100
 
 
 def test_where_sms_are_not_known_slices_are_counted_and_it_says_so() -> None:
-    exposed = exposure(GPUS["gh200-96gb"], ["3g.48gb"])
+    exposed = exposure(GPUS["gh200-144gb"], ["3g.72gb"])
     assert (exposed.sms, exposed.all_sms, exposed.counts_slices) == (3, 7, True)
 
 
