@@ -1,4 +1,7 @@
-"""Which driver each on-prem pool has, after pins and a staged upgrade."""
+"""Which driver each on-prem pool has, after pins and a staged upgrade.
+
+Beside an operator of somebody else's only what the file says is known: our default is nobody's driver there.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from stacks.gpulayer import DriverSettings, KernelModuleChoice
+from stacks.layouts import operator_is_ours
 from stacks.pools import OnPremPool
 
 if TYPE_CHECKING:
@@ -27,7 +31,7 @@ class Driver:
 
 
 def driver_of(fleet: Fleet, name: str) -> Driver | None:
-    """The driver that an on-prem pool is to have; None where the nodes come with one."""
+    """The driver that an on-prem pool is to have; None where the nodes come with one, or somebody else chooses it."""
     pool, settings = fleet.pools[name], fleet.gpu_layer.driver
     if not isinstance(pool, OnPremPool):
         return None
@@ -41,8 +45,9 @@ def driver_of(fleet: Fleet, name: str) -> Driver | None:
     upgraded = _upgraded(settings, name)
     if upgraded:
         return Driver(upgraded, module, ("gpu_layer", "driver", "upgrade", "version"))
-    written = "version" in settings.model_fields_set
-    return Driver(settings.version, module, ("gpu_layer", "driver", "version") if written else ("pools", name))
+    if "version" in settings.model_fields_set:
+        return Driver(settings.version, module, ("gpu_layer", "driver", "version"))
+    return Driver(settings.version, module, ("pools", name)) if operator_is_ours(fleet) else None
 
 
 def _upgraded(settings: DriverSettings, name: str) -> str | None:
@@ -51,6 +56,6 @@ def _upgraded(settings: DriverSettings, name: str) -> str | None:
 
 
 def drivers(fleet: Fleet) -> dict[str, Driver]:
-    """The drivers of all pools that the operator installs one on, by pool."""
+    """The drivers of all pools whose driver the file decides, by pool."""
     found = {name: driver_of(fleet, name) for name in fleet.onprem_pools}
     return {name: driver for name, driver in found.items() if driver is not None}

@@ -7,10 +7,11 @@ runs on the nodes changes when the file changes, and at no other time. It takes 
 
 from __future__ import annotations
 
+import re
 from datetime import timedelta
 from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, StrictBool, field_validator, model_validator
+from pydantic import AfterValidator, Field, StrictBool, field_validator, model_validator
 
 from stacks import gpuversions
 from stacks.gpuversions import ChartVersion, DriverVersion, Tag
@@ -24,6 +25,22 @@ MetricName = Annotated[
     str, Field(pattern=r"^DCGM_(FI|EXP)_[A-Z0-9_]{1,80}$", examples=["DCGM_FI_DEV_PCIE_REPLAY_COUNTER"])
 ]
 """A field of DCGM by its upper-case name."""
+
+
+def _is_expression(text: str) -> str:
+    if "," in text:
+        raise ValueError("has a comma, which ends an expression; write two")
+    try:
+        re.compile(text)
+    except (re.error, RecursionError, OverflowError) as error:
+        raise ValueError(f"is no regular expression: {error}") from None
+    return text
+
+
+LabelExpression = Annotated[
+    str, Field(min_length=1, max_length=253, examples=["^app$"]), AfterValidator(_is_expression)
+]
+"""Names of labels, as a regular expression."""
 
 _SHORTEST_INTERVAL: Final = timedelta(seconds=1)  # what DCGM's profiling fields are updated in
 _MOST_METRICS: Final = 100  # beyond some dozens each costs every GPU a series that nobody looks at
@@ -83,11 +100,11 @@ class Exporter(Model):
     extra_metrics: Annotated[dict[MetricName, Literal["gauge", "counter"]], Field(max_length=_MOST_METRICS)] = Field(
         default_factory=dict
     )
-    """Fields of DCGM beyond ours, by name, with the kind of metric that each is."""
+    """Fields of DCGM beyond ours, by name, with the kind of metric that each is; one of ours gets this kind instead."""
 
-    pod_labels: Annotated[tuple[str, ...], Field(max_length=20)] = ()
-    """Labels of pods that go into the series, as regular expressions; each value makes series of its own.
-    Default: pod, namespace and container alone."""
+    pod_labels: Annotated[tuple[LabelExpression, ...], Field(max_length=20)] = ()
+    """Labels of pods that go into the series, as regular expressions, e.g. `["^app$"]`; each value makes series of its
+    own. Default: pod, namespace and container alone."""
 
     @field_validator("interval")
     @classmethod

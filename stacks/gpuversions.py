@@ -40,6 +40,9 @@ NETWORK_OPERATOR_FLOOR: Final = "25.7.0"
 DRA_DRIVER_FLOOR: Final = "565"
 """The oldest driver branch of NVIDIA's DRA driver."""
 
+FIRST_BRANCH: Final = {"ampere": "450", "ada": "520", "hopper": "520", "blackwell": "570", "blackwell-ultra": "570"}
+"""The oldest driver branch with an architecture at all: that of the CUDA release which brought it (from memory)."""
+
 LAST_BRANCH: Final = {"volta": "580"}
 """The newest driver branch that supports an architecture, where support has ended (NVIDIA's driver lifecycle)."""
 
@@ -50,7 +53,9 @@ def _is_tag(text: str) -> str:
     return text if text.startswith("v") else f"v{text}"
 
 
-Tag = Annotated[str, Field(pattern=r"^v?[0-9]{1,3}(\.[0-9]{1,3}){2}$"), AfterValidator(_is_tag)]
+Tag = Annotated[
+    str, Field(pattern=r"^v?[0-9]{1,3}(\.[0-9]{1,3}){2}$", examples=[TOOLKIT, "25.3.4"]), AfterValidator(_is_tag)
+]
 """A version as images are tagged, e.g. `v1.20.0`; the `v` may be left out."""
 
 DriverVersion = Annotated[str, Field(pattern=r"^[0-9]{3}(\.[0-9]{1,3}(\.[0-9]{2})?)?$", examples=["595.91.07", "580"])]

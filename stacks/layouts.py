@@ -3,7 +3,8 @@
 A name holds a digest of its content, so that a change of the file is a change of the node's label, which is what the
 MIG manager and the device plugin watch: neither looks again at a configuration that changes under its name.
 
-Invariants: equal content has equal names; each name fits a label where the pool's name leaves room.
+Invariants: equal content has equal names, however the file writes it; each name fits a label where the pool's name
+leaves room.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from stacks.clusters import Part
 from stacks.devices import Layout, devices_of_node
-from stacks.partitioning import indexes_of, slices_of
+from stacks.partitioning import by_gpu
 from stacks.pools import GkePool, PartitionedPool
 
 if TYPE_CHECKING:
@@ -67,15 +68,16 @@ def layout_name(name: str, pool: PartitionedPool, layout: Layout) -> str:
 
 
 def mig_entries(layout: Layout, gpus_per_node: int) -> list[dict[str, Any]]:
-    """A layout as mig-parted reads it: by GPU index, those that stay whole last."""
+    """A layout as mig-parted reads it: equal GPUs together, in the order of the first, those that stay whole last."""
+    per_gpu = by_gpu(layout)
     entries: list[dict[str, Any]] = []
-    named: list[int] = []
-    for key in layout:
-        devices = indexes_of(key)
-        named += devices
-        per_gpu = {profile: count // len(devices) for profile, count in slices_of({key: layout[key]}).items()}
-        entries.append({"devices": devices, "mig-enabled": True, "mig-devices": per_gpu})
-    if whole := sorted(set(range(gpus_per_node)) - set(named)):
+    for index in sorted(per_gpu):
+        equal = next((entry for entry in entries if entry["mig-devices"] == per_gpu[index]), None)
+        if equal is None:
+            equal = {"devices": [], "mig-enabled": True, "mig-devices": dict(sorted(per_gpu[index].items()))}
+            entries.append(equal)
+        equal["devices"].append(index)
+    if whole := [index for index in range(gpus_per_node) if index not in per_gpu]:
         entries.append({"devices": whole, "mig-enabled": False})
     return entries
 
@@ -90,15 +92,17 @@ def mig_configs(fleet: Fleet) -> dict[str, list[dict[str, Any]]]:
 
 
 def plugin_config(pool: PartitionedPool) -> dict[str, Any]:
-    """The device plugin's configuration of a pool's nodes."""
+    """The device plugin's configuration of a pool's nodes, those that still have the former layout included.
+
+    They would otherwise lose what the jobs on them share.
+    """
     config: dict[str, Any] = {"version": "v1", "flags": {"migStrategy": pool.mig.strategy if pool.mig else "none"}}
-    shared = [
-        {"name": device.resource, "replicas": device.replicas}
-        for device in devices_of_node(pool)
-        if device.replicas > 1
-    ]
-    if pool.sharing is not None and shared:
+    layouts = list(pool.mig.layouts.values()) if pool.mig else [None]
+    devices = [device for layout in layouts for device in devices_of_node(pool, layout)]
+    replicas = {device.resource: device.replicas for device in devices if device.replicas > 1}
+    if pool.sharing is not None and replicas:
         way = "mps" if pool.sharing.mps is not None else "timeSlicing"
+        shared = [{"name": resource, "replicas": replicas[resource]} for resource in sorted(replicas)]
         # Under the name of whole GPUs a job for four would get four turns on one; a second turn brings a pod nothing.
         settings = {"renameByDefault": True, "failRequestsGreaterThanOne": True, "resources": shared}
         config["sharing"] = {way: settings}

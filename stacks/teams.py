@@ -114,10 +114,15 @@ class Team(Model):
         return self
 
 
+def is_of_the_system(namespace: str) -> bool:
+    """Whether a namespace is Kubernetes', Kueue's or our own."""
+    return namespace.startswith("kube-") or namespace in _SYSTEM_NAMESPACES
+
+
 def check_team_name(name: str, team: Team) -> None:
     """Raise ValueError when the team's objects could not be named, or would fall into a namespace of the system."""
     namespace = team.namespace or name
-    if namespace.startswith("kube-") or namespace in _SYSTEM_NAMESPACES:
+    if is_of_the_system(namespace):
         raise ValueError(f"namespace {namespace} belongs to the system; give the team one of its own")
     for infix in (BURST_INFIX, WINDOW_INFIX):
         if infix in f"{name}-":

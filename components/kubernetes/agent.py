@@ -2,8 +2,9 @@
 
 Its rights are the least it needs; the admission policies narrow them further. Flavors and ClusterQueues it only reads,
 and of secrets it sees none. Its rights to write each team's forecast, to ask the team's pods to save their work and to
-evict them stand in the team's namespace (`components.kubernetes.forecasts`). Of nodes it writes one annotation; what
-else is ours there is written by the node agent (`components.kubernetes.node_agent`).
+evict them stand in the team's namespace (`components.kubernetes.forecasts`). Of nodes it writes two annotations, one
+taint and, while that holds a node empty, the label of its MIG layout; what else is ours there is written by the node
+agent (`components.kubernetes.node_agent`).
 
 The ConfigMap of top-ups has no `data` here, since that is the administrators': server-side apply owns the fields that
 it sends and no others, so `pulumi up` neither clears nor takes over an entry, and `--refresh` compares only what the

@@ -160,7 +160,7 @@ def _pod_spec(image: str, place: Place) -> dict[str, Any]:
         "priorityClassName": PRIORITY_CLASS,
         "terminationGracePeriodSeconds": _SECONDS_TO_END,
         **({"hostNetwork": True} if place.host_network else {}),
-        "affinity": {"nodeAffinity": _nodes_of(place.flavors)},
+        "affinity": {"nodeAffinity": nodes_of(place.flavors)},
         "tolerations": TOLERATIONS,
         "securityContext": {
             "runAsNonRoot": True,
@@ -181,7 +181,7 @@ TOLERATIONS: Final[list[Mapping[str, str]]] = [
 """It runs beside every pod that a notice may be about."""
 
 
-def _nodes_of(flavors: Sequence[str]) -> dict[str, Any]:
+def nodes_of(flavors: Sequence[str]) -> dict[str, Any]:
     """The nodes of these flavors; not those that a broker only pretends, where a pod is a machine that is paid for."""
     ours = {"key": FLAVOR_LABEL, "operator": "In", "values": list(flavors)}
     real = {"key": "type", "operator": "NotIn", "values": ["virtual-kubelet"]}

@@ -14,7 +14,8 @@ from infra.chaos.nodes import Target
 from infra.chaos.tale import LOST, MISSED, Look, Outcome, Tale
 from infra.commands.cluster import Cluster
 from runtime.errors import Expired, KubeError, NotFound, Unreachable
-from runtime.eviction.observe import PODSET_LABEL, Scout
+from runtime.eviction.observe import Scout
+from runtime.eviction.pods import PODSET_LABEL
 from runtime.eviction.view import PodView
 from runtime.kube import PODS, WORKLOADS, Kube, job_resource
 from runtime.routing.snapshot import Job

@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 import time
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, Final, TypeVar
 
 import typer
 from rich.console import Console
 
 from infra.chaos.follow import running_gpu_pods
+from infra.commands import orders
 from infra.commands.cluster import Cluster, connect, read_cluster
 from infra.commands.options import ClusterStack, Json
-from infra.local.errors import LocalError
+from infra.commands.orders import OrderError, confirm, one_line, say, seconds_within
 from infra.local.progress import step
 from runtime.errors import Forbidden, KubeError, Rejected, Unreachable
 from runtime.eviction import drains
@@ -30,20 +30,14 @@ from runtime.eviction.notice import NoticeKind
 from runtime.kube import NODES
 from stacks.kinds import LONGEST_GRACE_SECONDS
 from stacks.labels import DRAIN_TAINT, FLAVOR_LABEL
-from stacks.quantities import format_duration, parse_duration
 from stacks.suggest import did_you_mean
 
 LONGEST_SECONDS: Final = 604_800.0
 """A week: work that is planned for later is asked for later."""
 
-LONGEST_REASON: Final = 200
-
-_POLL_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = LONGEST_GRACE_SECONDS + 60.0  # pods that end at the last moment, and a slow kubelet
 
-
-class DrainError(LocalError):
-    """The nodes cannot be drained, or were not empty in time."""
+Result = TypeVar("Result")
 
 
 class Work(StrEnum):
@@ -73,11 +67,11 @@ def drain(
     No new job starts there, until --undo. Jobs that end by themselves in time are left alone; the others are asked ten
     minutes before the end. Undone before they were stopped, they run on.
 
+    It is the agent's from then on: who stops waiting, undoes nothing.
+
     Exit code: 0; 1 where a node cannot be drained, or with --wait is not empty in time; 2 for a wrong name or option.
     """
-    seconds, because = _seconds(within), " ".join(reason.split())
-    if len(because) > LONGEST_REASON:
-        raise typer.BadParameter(f"write at most {LONGEST_REASON} characters", param_hint="--reason")
+    seconds, because = seconds_within(within, LONGEST_SECONDS), one_line(reason)
     now = time.time()
     asked = None if undo else Drain(NoticeKind(work.value), now, now + seconds)
     names = list(dict.fromkeys(nodes))
@@ -92,37 +86,39 @@ async def _drain(
     """Put the request on every node, or take it off; returns what was done on each."""
     async with connect(stack) as connection:
         cluster = await read_cluster(connection)
-        _check(names, await connection.list(NODES, labels=FLAVOR_LABEL))
+        # A node that has left the fleet since can still be let go.
+        _check(names, await connection.list(NODES, labels=None if asked is None else FLAVOR_LABEL), asked)
         if asked is None:
             return await _undo(cluster, names, quiet)
         jobs = await _jobs_on(cluster, names)
         for name in names:
             there = ", ".join(jobs[name]) if jobs[name] else "no job"
-            _say(f"{name}: empty by {_moment(asked.deadline)} for {asked.kind}; {there} runs there", quiet)
+            say(f"{name}: empty by {_moment(asked.deadline)} for {asked.kind}; {there} runs there", quiet)
         if any(jobs.values()) and not yes:
-            _ask(sum(map(len, jobs.values())))
-        for name in names:
-            await _guarded(name, drains.ask(cluster.kube, name, asked, key=DRAIN_TAINT, reason=reason))
+            found = sum(map(len, jobs.values()))
+            confirm(f"make {found} jobs leave?", f"{found} jobs run there; add --yes to drain without being asked")
+        await _each(names, lambda name: drains.ask(cluster.kube, name, asked, key=DRAIN_TAINT, reason=reason))
         if wait:
             await _wait(cluster, names, asked)
         deadline = None if asked.deadline is None else _moment(asked.deadline)
         return [{"node": name, "for": asked.kind.value, "by": deadline, "jobs": jobs[name]} for name in names]
 
 
-def _check(names: Sequence[str], nodes: Sequence[Mapping[str, Any]]) -> None:
+def _check(names: Sequence[str], nodes: Sequence[Mapping[str, Any]], asked: Drain | None) -> None:
+    whose = "cluster" if asked is None else "fleet"
     known = {node["metadata"]["name"] for node in nodes}
     for name in names:
         if name not in known:
-            raise DrainError(f"the fleet has no node {name}{did_you_mean(name, known)}")
+            raise OrderError(f"the {whose} has no node {name}{did_you_mean(name, known)}")
 
 
 async def _undo(cluster: Cluster, names: Sequence[str], quiet: bool) -> list[dict[str, Any]]:
-    done = []
-    for name in names:
-        was = await _guarded(name, drains.take_back(cluster.kube, name, key=DRAIN_TAINT))
-        _say(f"{name}: {'takes jobs again' if was else 'was not drained'}", quiet)
-        done.append({"node": name, "was_drained": was})
-    return done
+    async def undo(name: str) -> dict[str, Any]:
+        was = await drains.take_back(cluster.kube, name, key=DRAIN_TAINT)
+        say(f"{name}: {'takes jobs again' if was else 'was not drained'}", quiet)
+        return {"node": name, "was_drained": was}
+
+    return await _each(names, undo)
 
 
 async def _jobs_on(cluster: Cluster, names: Sequence[str]) -> dict[str, list[str]]:
@@ -141,49 +137,45 @@ async def _wait(cluster: Cluster, names: Sequence[str], asked: Drain) -> None:
             try:
                 left = [pod for name in names for pod in await drains.holders(cluster.kube, name)]
             except Unreachable:
-                left = ["the API server does not answer"]
-            if not left:
-                return
+                why = said = "the API server does not answer"
+            else:
+                if not left:
+                    return
+                why, said = f"still there: {', '.join(left)}", f"{len(left)} pods with GPUs left"
             if time.time() > until:
-                raise DrainError(f"not empty in time; still there: {', '.join(left)}")
-            progress.update(0, None, f"{len(left)} pods with GPUs left")
-            await asyncio.sleep(_POLL_SECONDS)
+                raise OrderError(f"not empty in time; {why}")
+            progress.update(0, None, said)
+            await asyncio.sleep(orders.POLL_SECONDS)
 
 
-async def _guarded(name: str, request: Any) -> Any:
+async def _each(names: Sequence[str], request: Callable[[str], Awaitable[Result]]) -> list[Result]:
+    """Do it for every node, also where it fails for some.
+
+    Raises:
+        OrderError: naming those for which it failed, once the others are done.
+    """
+    done, failed = [], []
+    for name in names:
+        try:
+            done.append(await _guarded(name, request(name)))
+        except OrderError as error:
+            failed.append(str(error))
+    if failed:
+        raise OrderError("\n".join(failed))
+    return done
+
+
+async def _guarded(name: str, request: Awaitable[Result]) -> Result:
     try:
         return await request
     except (Forbidden, Rejected) as error:
-        raise DrainError(
+        raise OrderError(
             f"you may not drain node {name}: {error}; it takes an administrator, with the right to patch nodes and to "
             "update clusterqueues.kueue.x-k8s.io"
         ) from None
     except KubeError as error:
-        raise DrainError(f"node {name} was not changed: {error}") from None
-
-
-def _ask(jobs: int) -> None:
-    if not sys.stdin.isatty():
-        raise DrainError(f"{jobs} jobs run there; add --yes to drain without being asked")
-    if not typer.confirm(f"make {jobs} jobs leave?", default=False, err=True):
-        raise DrainError("nothing was changed")
-
-
-def _seconds(text: str) -> float:
-    try:
-        seconds = parse_duration(text).total_seconds()
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--within") from None
-    if not 0 < seconds <= LONGEST_SECONDS:
-        longest = format_duration(timedelta(seconds=LONGEST_SECONDS))
-        raise typer.BadParameter(f"{text} is not between 0s and {longest}", param_hint="--within")
-    return seconds
+        raise OrderError(f"node {name} was not changed: {error}") from None
 
 
 def _moment(at: float | None) -> str:
     return "any time" if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def _say(text: str, quiet: bool) -> None:
-    if not quiet:
-        typer.echo(text)

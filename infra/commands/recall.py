@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import Annotated, Final
 
 import typer
 from rich.console import Console
 
+from infra.commands import orders
 from infra.commands.cluster import Cluster, SeenJob, connect, read_cluster
 from infra.commands.options import ClusterStack, Json
-from infra.local.errors import LocalError
+from infra.commands.orders import OrderError, confirm, find_job, one_line, say
 from infra.local.progress import step
 from runtime.errors import Forbidden, NotFound, Rejected, Unreachable
 from runtime.kube import WORKLOADS
 from runtime.routing.snapshot import Stage
 from stacks.labels import RECALL_ANNOTATION
-from stacks.suggest import did_you_mean
-
-LONGEST_REASON: Final = 200
-"""Characters of a reason that the agent keeps."""
 
 _IN_CLOUD: Final = (Stage.RELEASED, Stage.AT_GATE, Stage.RUNNING_CLOUD, Stage.RECALLING)
 _STEPS: Final = 2  # asked for, under way, back
-_POLL_SECONDS: Final = 1.0
 _PATIENCE_SECONDS: Final = 600.0  # longer than any grace that admission allows a pod
 _NOT_TAKEN_SECONDS: Final = 60.0  # the agent decides every few seconds
 
@@ -42,10 +37,6 @@ _WHAT_HAPPENS: Final = {
     ),
     Stage.RECALLING: "it is on its way back already; the reason is recorded",
 }
-
-
-class RecallError(LocalError):
-    """The job cannot be recalled, or did not come back in time."""
 
 
 def recall(
@@ -64,9 +55,7 @@ def recall(
     namespace, _, name = job.partition("/")
     if not namespace or not name or "/" in name:
         raise typer.BadParameter(f"{job!r}: write NAMESPACE/JOB, e.g. vision/train-17", param_hint="JOB")
-    because = " ".join(reason.split())
-    if not because or len(because) > LONGEST_REASON:
-        raise typer.BadParameter(f"write 1 to {LONGEST_REASON} characters", param_hint="--reason")
+    because = one_line(reason, needed=True)
     stage = asyncio.run(_recall(stack, namespace, name, because, yes=yes, wait=wait, quiet=as_json))
     if as_json:
         done = {"job": job, "state": stage.value, "recalled": stage in _IN_CLOUD, "reason": because, "waited": wait}
@@ -77,38 +66,26 @@ async def _recall(stack: str, namespace: str, name: str, reason: str, *, yes: bo
     """Write the wish down; returns where the job was before."""
     async with connect(stack) as connection:
         cluster = await read_cluster(connection, namespace)
-        found = await _find(cluster, namespace, name)
+        found = await find_job(cluster, namespace, name, _rank)
         stage, what = found.job.stage, f"{namespace}/{found.job.owner_name}"
         if stage in (Stage.STOPPED, Stage.FINISHED):
-            raise RecallError(f"{what} {'has ended' if stage is Stage.FINISHED else 'was stopped by somebody else'}")
+            raise OrderError(f"{what} {'has ended' if stage is Stage.FINISHED else 'was stopped by somebody else'}")
         if stage not in _IN_CLOUD:
-            _say(f"{what} is not in the cloud ({stage.value}); there is nothing to recall", quiet)
+            say(f"{what} is not in the cloud ({stage.value}); there is nothing to recall", quiet)
             return stage
-        _say(f"{what}: {_WHAT_HAPPENS[stage]}", quiet)
+        say(f"{what}: {_WHAT_HAPPENS[stage]}", quiet)
         if stage is Stage.RUNNING_CLOUD and not yes:
-            _ask(what)
+            confirm(f"stop {what}?", f"{what} runs; add --yes to stop it without being asked")
         await _write(cluster, found, reason)
-        _say(f"{what}: recall asked for; the agent begins at its next look", quiet)
+        say(f"{what}: recall asked for; the agent begins at its next look", quiet)
         if wait:
             await _wait(cluster, found)
         return stage
 
 
-async def _find(cluster: Cluster, namespace: str, name: str) -> SeenJob:
-    seen = await cluster.jobs(namespace)
-    found = [one for one in seen if name in (one.job.owner_name, one.job.name)]
-    if not found:
-        near = did_you_mean(name, {one.job.owner_name for one in seen})
-        raise RecallError(f"no job {name} in namespace {namespace}{near}")
-    # One name may have had several Workloads; the one that is not over is meant.
-    return min(found, key=lambda one: (one.job.stage is Stage.FINISHED, one.job.stage not in _IN_CLOUD, one.job.uid))
-
-
-def _ask(what: str) -> None:
-    if not sys.stdin.isatty():
-        raise RecallError(f"{what} runs; add --yes to stop it without being asked")
-    if not typer.confirm(f"stop {what}?", default=False, err=True):
-        raise RecallError("nothing was changed")
+def _rank(seen: SeenJob) -> tuple[bool, bool]:
+    """One that has not ended, and is in the cloud, first."""
+    return seen.job.stage is Stage.FINISHED, seen.job.stage not in _IN_CLOUD
 
 
 async def _write(cluster: Cluster, found: SeenJob, reason: str) -> None:
@@ -117,12 +94,12 @@ async def _write(cluster: Cluster, found: SeenJob, reason: str) -> None:
     try:
         await cluster.kube.merge(WORKLOADS, job.namespace, job.name, body)
     except (Forbidden, Rejected) as error:
-        raise RecallError(
+        raise OrderError(
             f"you may not recall {job.namespace}/{job.owner_name}: {error}; it takes an administrator, with the right "
             "to patch workloads.kueue.x-k8s.io"
         ) from None
     except NotFound:
-        raise RecallError(f"{job.namespace}/{job.owner_name} is gone") from None
+        raise OrderError(f"{job.namespace}/{job.owner_name} is gone") from None
 
 
 async def _wait(cluster: Cluster, found: SeenJob) -> None:
@@ -135,11 +112,11 @@ async def _wait(cluster: Cluster, found: SeenJob) -> None:
             waited = clock() - began
             begun = stage is Stage.RECALLING
             if waited > (_PATIENCE_SECONDS if begun else _NOT_TAKEN_SECONDS):
-                raise RecallError(
+                raise OrderError(
                     f"{what} is still {stage.value} after {waited:.0f} s; does the agent run (gpufleet explain {what})?"
                 )
             progress.update(1 if begun else 0, _STEPS, stage.value)
-            await asyncio.sleep(_POLL_SECONDS)
+            await asyncio.sleep(orders.POLL_SECONDS)
         progress.update(_STEPS, _STEPS)
 
 
@@ -156,8 +133,3 @@ async def _stage_on_the_way(cluster: Cluster, found: SeenJob) -> Stage | None:
         return None
     noted = RECALL_ANNOTATION in (raw["metadata"].get("annotations") or {})
     return seen.job.stage if noted or seen.job.stage is Stage.RECALLING else None
-
-
-def _say(text: str, quiet: bool) -> None:
-    if not quiet:
-        typer.echo(text)

@@ -64,11 +64,6 @@ class Finding:
     """A device that is idle or under-used."""
 
     waste: Waste
-    seconds: float
-    """For how long it was looked at."""
-    active: float
-    """Mean."""
-    peak_memory_mib: int | None
     fits: str | None
     """The profile that would do; None where none smaller does, or memory is not known."""
 
@@ -116,21 +111,20 @@ def judge(
     """What is wrong with how a device of this size is used; `profiles` are those of its GPU."""
     if len(readings) < limits.least_readings:
         return None
-    seconds = readings[-1].at - readings[0].at
-    if seconds < limits.window_seconds * limits.filled:
+    if readings[-1].at - readings[0].at < limits.window_seconds * limits.filled:
         return None
     active = sum(reading.active for reading in readings) / len(readings)
     known = [reading.memory_used_mib for reading in readings if reading.memory_used_mib is not None]
     peak = max(known, default=None)
     if max(reading.active for reading in readings) <= limits.idle_active:
-        return Finding(Waste.IDLE, seconds, active, peak, None)
+        return Finding(Waste.IDLE, None)
     if active >= limits.underused_active or peak is None or sms is None:
         return None
     busy = sorted(reading.busy for reading in readings)[math.ceil(limits.busy_quantile * len(readings)) - 1]
     fits = smallest(
         profiles, memory_mib=peak * limits.memory_margin, sms=busy * sms * limits.sm_margin, below_mib=memory_mib
     )
-    return None if fits is None else Finding(Waste.UNDERUSED, seconds, active, peak, fits)
+    return None if fits is None else Finding(Waste.UNDERUSED, fits)
 
 
 def smallest(profiles: Sequence[Profile], *, memory_mib: float, sms: float, below_mib: int) -> str | None:

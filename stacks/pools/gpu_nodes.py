@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from typing import Annotated, Final, Literal, Self
 from xml.etree import ElementTree
 
@@ -74,7 +75,7 @@ class Kubelet(Model):
     def _static_leaves_cores_to_the_system(self) -> Self:
         if self.cpu_manager == "static" and self.reserved_cpus is None:
             raise ValueError(
-                "reserved_cpus: cpu_manager static needs cores for the system, e.g. 0-3; or set it to none"
+                "reserved_cpus: cpu_manager static needs cores for the system, e.g. 0-3; or write cpu_manager: none"
             )
         return self
 
@@ -120,20 +121,37 @@ class PoolDriver(Model):
         return self
 
 
+LabelKey = Annotated[
+    str,
+    Field(
+        pattern=r"^([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?$",
+        examples=["topology.acme.com/rack"],
+    ),
+]
+"""The name of a label."""
+
+
 class GpuNodes(Model):
     """Settings of nodes with GPUs that are ours to set up."""
 
     device_interface: Literal["device-plugin", "dra"] = "device-plugin"
     """How pods get GPUs: by NVIDIA's device plugin, or by resource claims (`dra`: dynamic resource allocation), which
-    is checked and planned, not deployed yet. A node has one of them."""
+    is checked and not deployed yet. A node has one of them."""
 
     kubelet: Kubelet | None = None
     """How the kubelet places pods near GPUs. Default: as the nodes have it."""
 
-    topology_levels: Annotated[tuple[str, ...], Field(max_length=16)] = ()
+    topology_levels: Annotated[tuple[LabelKey, ...], Field(max_length=16)] = ()
     """Node labels from the widest group of nodes to the narrowest, for topology-aware scheduling, e.g.
-    `[topology.acme.com/block, topology.acme.com/rack]`."""
+    `[topology.acme.com/block, topology.acme.com/rack]`. Checked, and not carried out yet."""
 
     nccl_topology: NcclTopology | None = None
     """Text of an NCCL topology file of these machines, for those whose hypervisor hides how GPUs and network cards are
     joined. Each team's namespace gets it as the ConfigMap `gpufleet-nccl-<pool>`; gpufleet ships no such file."""
+
+    @model_validator(mode="after")
+    def _levels_are_distinct(self) -> Self:
+        twice = [level for level, times in Counter(self.topology_levels).items() if times > 1]
+        if twice:
+            raise ValueError(f"topology_levels: names {twice[0]} twice; each level once, the widest first")
+        return self

@@ -6,7 +6,8 @@ from typing import Literal
 
 from stacks.catalogue import GpuModel
 from stacks.model import Model
-from stacks.partitioning import Mig, Sharing
+from stacks.partitioning import Mig
+from stacks.sharing import Sharing
 
 
 class Partitioned(Model):

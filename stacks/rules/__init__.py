@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from stacks.rules import advice, budgets, clusters, gpu_advice, gpus, naming, network, supply
+from stacks.rules import advice, budgets, clusters, gpu_advice, gpu_software, gpus, naming, network, supply
 from stacks.rules.rule import Rule, RuleProblem
 
 RULES: Final[tuple[Rule, ...]] = (
@@ -40,12 +40,12 @@ RULES: Final[tuple[Rule, ...]] = (
     gpus.names_of_layouts_fit_a_label,
     gpus.one_strategy_for_each_operator,
     gpus.changes_of_mig_mode_are_planned,
-    gpus.drivers_are_new_enough,
-    gpus.kernel_modules_support_the_gpus,
-    gpus.upgrades_begin_with_a_pool_that_takes_them,
-    gpus.no_version_has_a_known_hole,
-    gpus.operators_have_namespaces_of_their_own,
-    gpus.readings_stop_while_mig_changes,
+    gpu_software.drivers_are_new_enough,
+    gpu_software.kernel_modules_support_the_gpus,
+    gpu_software.upgrades_begin_with_a_pool_that_takes_them,
+    gpu_software.no_version_has_a_known_hole,
+    gpu_software.operators_have_namespaces_of_their_own,
+    gpu_software.readings_stop_while_mig_changes,
     gpus.claims_are_for_pools_that_can_have_them,
     gpus.one_device_interface_for_each_operator,
     gpus.joined_gpus_are_there,
@@ -80,10 +80,12 @@ WARNINGS: Final[tuple[Rule, ...]] = (
     gpu_advice.the_gpu_layer_is_carried_out,
     gpu_advice.the_operator_is_not_old,
     gpu_advice.rdma_has_somebody_to_offer_it,
+    gpu_advice.the_gpu_layer_has_pools_to_serve,
+    gpu_advice.autoscalers_see_what_nodes_will_offer,
 )
 """What is probably not meant; `strict` makes them errors."""
 
-NOTICES: Final[tuple[Rule, ...]] = (advice.settings_have_an_effect,)
+NOTICES: Final[tuple[Rule, ...]] = (advice.settings_have_an_effect, gpu_advice.rdma_is_left_out_of_quotas)
 """What this version cannot do yet; no fault of the file, so that `strict` leaves them warnings."""
 
 __all__ = ["NOTICES", "RULES", "WARNINGS", "Rule", "RuleProblem"]

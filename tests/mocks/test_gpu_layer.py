@@ -11,7 +11,6 @@ import yaml
 
 from components.kubernetes import gpu, kueue
 from components.kubernetes.gpu import drivers, gke, operator, readings
-from components.kubernetes.gpu import kueue as gpu_kueue
 from components.onprem import nodepool
 from infra.planning.manifests import yaml_of
 from infra.planning.objects import objects_of
@@ -280,13 +279,12 @@ def test_a_kubelet_gets_a_file_of_its_own_form(fleet: Fleet) -> None:
     }
 
 
-def test_cards_are_shared_devices_that_kueue_leaves_out(fleet: Fleet) -> None:
+def test_cards_are_devices_that_pods_share(fleet: Fleet) -> None:
     [policy] = of_kind(gpu.manifests(fleet), "NicClusterPolicy")
     config = json.loads(policy["spec"]["rdmaSharedDevicePlugin"]["config"])
     assert config == {
         "configList": [{"resourceName": "infiniband", "rdmaHcaMax": 16, "selectors": {"ifNames": ["ibs1f0"]}}]
     }
-    assert gpu_kueue.resources(fleet) == {"excludeResourcePrefixes": ["rdma/"]}
     [network] = of_kind(gpu.manifests(fleet), "NetworkAttachmentDefinition")
     assert json.loads(network["spec"]["config"])["type"] == "ipoib"
 
@@ -318,6 +316,8 @@ def test_the_reader_of_gpus_is_stopped_while_mig_changes_and_takes_its_arguments
     objects = readings.manifests(gpu_fleet("    gpu_layer: {readings: true}\n"))
     pod = objects["daemon-set"]["spec"]["template"]["spec"]
     assert pod["nodeSelector"] == {"nvidia.com/gpu.deploy.client": "true"}
+    assert pod["priorityClassName"] == "system-node-critical"
+    assert {"operator": "Exists", "effect": "NoSchedule"} in pod["tolerations"]
     [container] = pod["containers"]
     assert "NVIDIA_VISIBLE_DEVICES" not in {one["name"] for one in container["env"]}
     assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}

@@ -162,10 +162,10 @@ def nodes() -> Spec:
                 f"the agent may write no label of a node but {MIG_CONFIG_LABEL}, and remove none but {MIG_STATE_LABEL}",
             ),
             unless_create(
-                f"(variables.layout == variables.oldLayout && {_STATE_STAYS}) || (variables.layout != ''"
+                f"variables.layout == variables.oldLayout ? {_STATE_STAYS} : (variables.layout != ''"
                 f" && [variables.taints, variables.oldTaints].all(some, some.exists(t, {ours})))",
-                f"the agent may change {MIG_CONFIG_LABEL} and {MIG_STATE_LABEL} only on a node that it holds empty "
-                f"by {AGENT_DRAIN_TAINT}",
+                f"the agent may change {MIG_CONFIG_LABEL}, and remove {MIG_STATE_LABEL} with that, only on a node that "
+                f"it holds empty by {AGENT_DRAIN_TAINT}",
             ),
         ],
     }

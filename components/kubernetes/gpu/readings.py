@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import Any, Final
 
 from components.kubernetes.gpu.operator import EXPORTER_PORT, EXPORTER_SERVICE
+from components.kubernetes.node_agent import PRIORITY_CLASS, TOLERATIONS, nodes_of
 from components.names import Manifest, manifest
 from stacks.flavors import flavor_name
 from stacks.fleet import Fleet
-from stacks.labels import FLAVOR_LABEL, GPU_READER_NAME, SYSTEM_NAMESPACE
+from stacks.labels import GPU_READER_NAME, SYSTEM_NAMESPACE
 from stacks.layouts import operator_is_ours, served_pools
 
 PORT: Final = 9478
@@ -74,15 +75,14 @@ def _daemon_set(fleet: Fleet, flavors: list[str]) -> Manifest:
 
 
 def _pod_spec(fleet: Fleet, flavors: list[str]) -> dict[str, Any]:
-    ours = {"key": FLAVOR_LABEL, "operator": "In", "values": flavors}
-    terms = {"nodeSelectorTerms": [{"matchExpressions": [ours]}]}
     return {
         "serviceAccountName": GPU_READER_NAME,
+        "priorityClassName": PRIORITY_CLASS,  # as the operator's own: a node that jobs fill has room for it
         "runtimeClassName": _RUNTIME_CLASS,
         "terminationGracePeriodSeconds": 5,
         "nodeSelector": {_CLIENT_LABEL: "true"},
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}},
-        "tolerations": [{"operator": "Exists", "effect": "NoSchedule"}],
+        "affinity": {"nodeAffinity": nodes_of(flavors)},
+        "tolerations": TOLERATIONS,
         "securityContext": {"runAsUser": 0, "runAsGroup": 0, "seccompProfile": {"type": "RuntimeDefault"}},
         "containers": [_container(fleet)],
         "volumes": [

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from infra.commands import drain
+from infra.commands import drain, orders
 from runtime import kube
 from runtime.eviction.drains import drains_of
 from runtime.eviction.notice import Notice, NoticeKind
-from runtime.eviction.observe import PODSET_LABEL, WORKLOAD_ANNOTATION
+from runtime.eviction.pods import PODSET_LABEL, WORKLOAD_ANNOTATION
 from stacks.labels import DRAIN_REASON_ANNOTATION, FLAVOR_LABEL
 from tests.builders import NOON, SPOT
 from tests.fakes.cluster import Denied, FakeCluster
@@ -27,7 +27,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
     job = condition(check(reserve(a_workload("one", queue=f"vision-burst-{SPOT}")), "Ready"), "Admitted")
     cluster = a_fleet(monkeypatch, job)
     monkeypatch.setattr(drain, "connect", lambda _stack: cluster.kube())
-    monkeypatch.setattr(drain, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(orders, "POLL_SECONDS", 0.0)
     for name in ("node-0", "node-1"):
         cluster.put(kube.NODES, {"metadata": {"name": name, "labels": {FLAVOR_LABEL: SPOT}}, "spec": {}})
     cluster.put(kube.NODES, {"metadata": {"name": "login-0"}, "spec": {}})
@@ -66,6 +66,28 @@ def test_undone_the_nodes_are_as_before(gpufleet: Run, cluster: FakeCluster) -> 
     assert ended.out.splitlines() == ["node-0: takes jobs again", "node-1: was not drained"]
     assert notices(cluster) == []
     assert DRAIN_REASON_ANNOTATION not in cluster.get(kube.NODES, "node-0")["metadata"]["annotations"]
+
+
+def test_a_node_that_left_the_fleet_meanwhile_can_be_let_go(gpufleet: Run, cluster: FakeCluster) -> None:
+    gpufleet("drain", "node-1")
+    raw = cluster.get(kube.NODES, "node-1")
+    raw["metadata"]["labels"].clear()
+    cluster.put(kube.NODES, raw)
+    assert gpufleet("drain", "node-1", "--undo").out == "node-1: takes jobs again\n"
+    assert notices(cluster, "node-1") == []
+
+
+def test_of_several_nodes_each_is_done_and_those_that_could_not_be_are_named(
+    gpufleet: Run, cluster: FakeCluster
+) -> None:
+    def rule(method: str, path: str, body: Any) -> None:
+        if method == "PATCH" and path.endswith("/node-0"):
+            raise Denied(409, "somebody is always faster")
+
+    cluster.rule = rule
+    ended = gpufleet("drain", "node-0", "node-1", "--yes")
+    assert (ended.code, "node node-0 was not changed" in ended.said) == (1, True)
+    assert len(notices(cluster, "node-1")) == 1
 
 
 @pytest.mark.parametrize(
@@ -120,6 +142,20 @@ def test_waiting_ends_when_the_last_pod_with_gpus_is_gone(gpufleet: Run, cluster
     ended = gpufleet("drain", "node-0", "--yes", "--wait")
     assert ended.code == 0, ended.err
     assert "done in" in ended.err
+
+
+def test_waiting_for_an_api_server_that_stays_away_ends_and_says_so(
+    gpufleet: Run, cluster: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def rule(method: str, path: str, body: Any) -> None:
+        if method == "GET" and path.endswith("/pods") and notices(cluster):
+            raise Denied(503, "away")
+
+    cluster.rule = rule
+    monkeypatch.setattr(drain, "_PATIENCE_SECONDS", -1_000.0)
+    ended = gpufleet("drain", "node-0", "--yes", "--wait")
+    assert (ended.code, "not empty in time; the API server does not answer" in ended.said) == (1, True)
+    assert notices(cluster), "the request stands"
 
 
 def test_a_node_that_is_not_empty_in_time_is_an_error_that_names_the_pods(

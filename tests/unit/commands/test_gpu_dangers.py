@@ -30,7 +30,14 @@ def test_another_layout_is_announced_with_what_empties_its_nodes() -> None:
     assert about(old, new, "at once")
     assert not about(old, new, "forgets")
     relaid = new.model_copy(update={"gpu_layer": gpu_fleet(RELAYOUT).gpu_layer})
-    assert not about(old, relaid, "MIG layout")
+    assert not about(old, relaid, "another MIG layout")
+
+
+def test_layouts_that_are_handed_over_to_the_agent_are_a_danger_once() -> None:
+    old, new = gpu_fleet(""), gpu_fleet(RELAYOUT)
+    assert [one.partition(" hands")[0] for one in about(old, new, "hands")] == ["pool slices"]
+    assert not about(new, new, "hands")
+    assert not about(new, old, "hands")
 
 
 def test_a_layout_without_a_way_back_is_said() -> None:
@@ -49,6 +56,20 @@ def test_a_driver_that_changes_is_said_for_the_pools_that_it_reaches() -> None:
     assert about(canary, validated, "changes its driver") == [
         "pool rack changes its driver from 580.65.06 to 595.91.07: nodes 2 at a time, each once no job is left on it"
     ]
+
+
+def test_nodes_without_a_name_need_the_label_of_another_sharing() -> None:
+    old = gpu_fleet("")
+    sharing = old.pools["auto"].sharing.model_validate({"time_slicing": {"replicas": 3}})  # type: ignore[union-attr]
+
+    def shared(pool: str) -> Fleet:
+        return old.model_copy(
+            update={"pools": old.pools | {pool: old.pools[pool].model_copy(update={"sharing": sharing})}}
+        )
+
+    [said] = about(old, shared("auto"), "need the label nvidia.com/device-plugin.config=auto-")
+    assert "which they have" in said
+    assert not about(old, shared("slices"), "need the label"), "`up` labels them"
 
 
 def test_an_operator_that_goes_takes_the_gpus_along() -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.commands import move
+from infra.commands import move, orders
 from runtime import kube
 from runtime.eviction.wish import MoveWish, wish_from_json
 from runtime.routing.explain import verdict_to_json
@@ -33,7 +33,7 @@ def cluster(monkeypatch: pytest.MonkeyPatch) -> FakeCluster:
 def with_job(monkeypatch: pytest.MonkeyPatch, raw: Raw) -> FakeCluster:
     cluster = a_fleet(monkeypatch, raw)
     monkeypatch.setattr(move, "connect", lambda _stack: cluster.kube())
-    monkeypatch.setattr(move, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(orders, "POLL_SECONDS", 0.0)
     return cluster
 
 
@@ -125,8 +125,8 @@ def test_a_teams_user_is_told_that_it_takes_an_administrator(gpufleet: Run, clus
     assert (ended.code, "takes an administrator" in ended.said) == (1, True)
 
 
-def agent(cluster: FakeCluster, verdict: Verdict) -> None:
-    """The agent ends the move at the third look."""
+def agent(cluster: FakeCluster, verdict: Verdict, target: str = SPOT, wish: str | None = None) -> None:
+    """The agent ends the move at the third look, with the job in the twin of a flavor; or somebody writes another."""
     looks = 0
 
     def rule(method: str, path: str, body: Any) -> None:
@@ -137,7 +137,10 @@ def agent(cluster: FakeCluster, verdict: Verdict) -> None:
 
             def end(raw: Raw) -> None:
                 annotations = raw["metadata"]["annotations"]
-                del annotations[MOVE_ANNOTATION]
+                raw["spec"]["queueName"] = f"vision-burst-{target}"
+                annotations[MOVE_ANNOTATION] = wish
+                if wish is None:
+                    del annotations[MOVE_ANNOTATION]
                 annotations[VERDICT_ANNOTATION] = verdict_to_json(verdict, "d-1", NOON)
 
             cluster.change(kube.WORKLOADS, "job-one", "vision", end)
@@ -146,7 +149,7 @@ def agent(cluster: FakeCluster, verdict: Verdict) -> None:
 
 
 def test_waiting_ends_with_what_the_agent_said(gpufleet: Run, cluster: FakeCluster) -> None:
-    agent(cluster, Verdict(Code.RELEASED, {"notice": "move", "lost": SPOT, "target": ON_DEMAND}))
+    agent(cluster, Verdict(Code.RELEASED, {"notice": "move", "lost": SPOT, "target": ON_DEMAND}), ON_DEMAND)
     ended = gpufleet("move", "vision/one", "--to", "on-demand", "--yes", "--wait")
     assert ended.code == 0, ended.err
     assert f"may use GPUs of {ON_DEMAND} at once: it is moved from {SPOT}" in ended.out
@@ -157,6 +160,20 @@ def test_waiting_for_a_move_that_comes_to_nothing_fails_with_the_reason(gpufleet
     ended = gpufleet("move", "vision/one", "--to", "on-demand", "--yes", "--wait")
     assert ended.code == 1
     assert "was not moved to on-demand: the time for it is over" in ended.said
+
+
+def test_a_job_that_was_sent_elsewhere_was_not_moved(gpufleet: Run, cluster: FakeCluster) -> None:
+    facts = {"notice": "move", "lost": SPOT, "target": SPOT, "wanted": "on-demand"}
+    agent(cluster, Verdict(Code.RELEASED, facts))
+    ended = gpufleet("move", "vision/one", "--to", "on-demand", "--yes", "--wait")
+    assert ended.code == 1
+    assert "is not on its way to on-demand: it may use GPUs of h100-spot at once" in ended.said
+
+
+def test_waiting_ends_where_somebody_wants_something_else_meanwhile(gpufleet: Run, cluster: FakeCluster) -> None:
+    agent(cluster, Verdict(Code.MOVING, {"target": ON_DEMAND}), wish='{"id":"move-other"}')
+    ended = gpufleet("move", "vision/one", "--to", "on-demand", "--yes", "--wait")
+    assert (ended.code, "somebody wants vision/one elsewhere since" in ended.said) == (1, True)
 
 
 def test_waiting_for_an_agent_that_does_not_come_ends_with_a_hint(

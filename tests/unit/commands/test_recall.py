@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from infra.commands import recall
+from infra.commands import orders, recall
 from runtime import kube
 from stacks.labels import RECALL_ANNOTATION
 from tests.builders import LOCAL, SPOT
@@ -92,7 +92,7 @@ def test_whoever_may_not_recall_is_told_so(gpufleet: Run, monkeypatch: pytest.Mo
 
 def test_waiting_ends_when_the_agent_has_taken_the_note_off(gpufleet: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = a_fleet(monkeypatch, a_released_job())
-    monkeypatch.setattr(recall, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(orders, "POLL_SECONDS", 0.0)
     reads = 0
 
     def agent(method: str, path: str, body: Any) -> None:
@@ -114,7 +114,7 @@ def test_waiting_for_an_agent_that_does_not_come_ends_with_a_hint(
     gpufleet: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     a_fleet(monkeypatch, a_released_job())
-    monkeypatch.setattr(recall, "_POLL_SECONDS", 0.0)
+    monkeypatch.setattr(orders, "POLL_SECONDS", 0.0)
     monkeypatch.setattr(recall, "_NOT_TAKEN_SECONDS", 0.0)
 
     ended = gpufleet("recall", "vision/one", "--reason", "costs", "--wait")

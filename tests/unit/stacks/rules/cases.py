@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import yaml
 
-from stacks.rules import Rule, advice, budgets, clusters, gpu_advice, gpus, naming, network, supply
+from stacks.rules import Rule, advice, budgets, clusters, gpu_advice, gpu_software, gpus, naming, network, supply
 
 REMOVED: Final = object()
 
@@ -354,42 +354,42 @@ RULE_CASES: Final = (
         {"pools.slices": AMPERE, "gpu_layer": {"relayout": {"mode_change": "reboot"}}},
     ),
     Case(
-        gpus.drivers_are_new_enough,
-        {"pools.rack.gpu": "b200-sxm-180gb", "gpu_layer": {"driver": {"version": "570.86.15"}}},
+        gpu_software.drivers_are_new_enough,
+        {"pools.rack.gpu": "b200-sxm-180gb", "gpu_layer": {"driver": {"version": "565.57.01"}}},
         "gpu_layer.driver.version",
-        "needs driver 570.133.20 or newer",
+        "needs driver 570 or newer",
         {"gpu_layer": {"driver": {"version": "570.86.15"}}},
     ),
     Case(
-        gpus.kernel_modules_support_the_gpus,
+        gpu_software.kernel_modules_support_the_gpus,
         {"pools.rack.driver": {"kernel_module": "open", "version": "580"}, "pools.rack.gpu": "v100-sxm-32gb"},
         "pools.rack.driver.kernel_module",
         "takes proprietary",
         {"pools.rack.driver": {"kernel_module": "open"}},
     ),
     Case(
-        gpus.upgrades_begin_with_a_pool_that_takes_them,
+        gpu_software.upgrades_begin_with_a_pool_that_takes_them,
         {"pools.rack.driver": {"preinstalled": True}, "gpu_layer": {"driver": UPGRADE}},
         "gpu_layer.driver.upgrade.canary",
         "the upgrade would not reach it",
         {"gpu_layer": {"driver": UPGRADE}},
     ),
     Case(
-        gpus.no_version_has_a_known_hole,
+        gpu_software.no_version_has_a_known_hole,
         {"gpu_layer": {"toolkit": "1.17.7"}},
         "gpu_layer.toolkit",
         "use v1.17.8 or newer",
         {"gpu_layer": {"toolkit": "1.17.8", "operator": {"version": "v26.3.0"}}},
     ),
     Case(
-        gpus.operators_have_namespaces_of_their_own,
+        gpu_software.operators_have_namespaces_of_their_own,
         {"gpu_layer": {"network_operator": {"namespace": "gpu-operator"}}},
         "gpu_layer.network_operator.namespace",
         "is the GPU Operator's already",
         {"gpu_layer": {"network_operator": {}, "operator": {"namespace": "nvidia"}}},
     ),
     Case(
-        gpus.readings_stop_while_mig_changes,
+        gpu_software.readings_stop_while_mig_changes,
         {"gpu_layer": {"readings": True, "operator": {"version": "v26.3.2"}}},
         "gpu_layer.readings",
         "v26.7.0 or newer",
@@ -605,6 +605,20 @@ WARNING_CASES: Final = (
         "somebody else must offer it",
         {"pools.rack.rdma": {"fabric": "roce"}, "gpu_layer": {"network_operator": {}}},
     ),
+    Case(
+        gpu_advice.the_gpu_layer_has_pools_to_serve,
+        {"gpu_layer": {"relayout": {}}},
+        "gpu_layer.relayout",
+        "changes nothing",
+        {"gpu_layer": {"relayout": {}}, "pools.slices": SLICES},
+    ),
+    Case(
+        gpu_advice.autoscalers_see_what_nodes_will_offer,
+        {"pools.group": {**NODE_GROUP, "sharing": {"mps": {"replicas": 2}}}},
+        "pools.group.nodes.min",
+        "for a slice or a share",
+        {"pools.group": {**NODE_GROUP, "sharing": {"mps": {"replicas": 2}}, "nodes": {"min": 1, "max": 1}}},
+    ),
 )  # fmt: skip
 
 NOTICE_CASES: Final = (
@@ -615,6 +629,12 @@ NOTICE_CASES: Final = (
         "does not make the link",
         {"links.office": {"kind": "existing", "cluster": "use", "bandwidth": "1 Gbps", "cidrs": ["10.200.0.0/15"]},
          "burst.data": {"link": "office", "max_staging": "1h"}},
+    ),
+    Case(
+        gpu_advice.rdma_is_left_out_of_quotas,
+        {"pools.rack.rdma": {"fabric": "roce"}},
+        "pools.rack.rdma",
+        "excludeResourcePrefixes: [rdma/]",
     ),
 )  # fmt: skip
 
