@@ -45,19 +45,16 @@ class Evictions:
         self._rehearsed: list[dict[str, str]] = []
         self._awaited: set[str] = set()
         self._runs: dict[str, Run] = {}
-        self._may_leave: frozenset[str] | None = None
+        self._may_leave: frozenset[tuple[str, str]] | None = None
         self._odd: set[str] = set()
         self.under_way = False
 
-    def decided(self, may_leave: frozenset[str] | None) -> None:
-        """Keep which jobs that are to be moved may be now (UIDs); None where that is not known any more."""
+    def decided(self, may_leave: frozenset[tuple[str, str]] | None) -> None:
+        """Keep which jobs may be moved now, and by which wish; None where that is not known any more."""
         self._may_leave = may_leave
 
     async def tick(self, jobs: Sequence[Job]) -> int:
         """Take the next steps. Returns how many want an early new try."""
-        if self._may_leave is None:
-            # The first tick since we lead: a move that was begun is neither called off nor ended before it is judged.
-            jobs = [job for job in jobs if not _is_being_moved(job)]
         nodes = {node.name: node for node in self._watching.nodes}
         pods = self._watching.pods
         await self._inquiry.look(nodes, pods)
@@ -71,6 +68,10 @@ class Evictions:
         view = self._watching.scout.view(
             nodes.values(), pods, jobs, self._inquiry.strangers, self._inquiry.gone, may_leave, self._runs
         )
+        if self._may_leave is None:
+            # The first tick since we lead: a move that was begun is neither called off nor ended before it is judged.
+            judged = [workload for workload in view.workloads if not _is_being_moved(workload)]
+            view = replace(view, workloads=judged)
         steps = self._plan(view)
         if self._context.config.dry_run:
             self._rehearse(steps)
@@ -156,6 +157,6 @@ def _complain(one: HeldWorkload | PodView, error: Exception, *, again: bool) -> 
         log.error("no eviction can be planned; other jobs go on", extra={**fields, "uid": one.uid}, exc_info=error)
 
 
-def _is_being_moved(job: Job) -> bool:
-    marker = job.eviction
+def _is_being_moved(workload: HeldWorkload) -> bool:
+    marker = workload.marker
     return marker is not None and marker.kind is NoticeKind.MOVE and marker.phase is Phase.ASKED

@@ -15,7 +15,8 @@ from typing import NamedTuple, TypeVar
 from runtime.cache import Cache, Source
 from runtime.clock import Clock
 from runtime.cost.ledger import Books
-from runtime.eviction.observe import PODSET_LABEL, Scout, SeenNode, SeenPod
+from runtime.eviction.observe import Scout, SeenNode
+from runtime.eviction.pods import PODSET_LABEL, SeenPod
 from runtime.eviction.view import NodeView
 from runtime.gatekeeper import Check, our_check
 from runtime.kube import ADMISSION_CHECKS, LOCAL_QUEUES, NODES, PODS, RESOURCE_FLAVORS, WORKLOADS, Kube

@@ -17,7 +17,8 @@ from typing import Final
 from runtime import metrics
 from runtime.errors import KubeError
 from runtime.eviction.notice import Certainty
-from runtime.eviction.observe import PODSET_LABEL, Scout, SeenPod
+from runtime.eviction.observe import Scout
+from runtime.eviction.pods import PODSET_LABEL, SeenPod
 from runtime.eviction.view import NodeView
 from runtime.kube import NODES, PODS, Kube
 from runtime.wire import Raw

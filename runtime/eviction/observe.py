@@ -8,9 +8,7 @@ checkpoint before.
 
 from __future__ import annotations
 
-import ipaddress
 import logging
-import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
@@ -18,43 +16,25 @@ from typing import Any, Final, NamedTuple
 from runtime import metrics
 from runtime.clock import Clock
 from runtime.eviction.drains import drains_of
-from runtime.eviction.marker import answer_from_json, asked_in
 from runtime.eviction.notice import Notice
+from runtime.eviction.pods import SeenPod, read_pod
 from runtime.eviction.sources.nodes import notices_of, unreadable
 from runtime.eviction.sources.signs import SILENT
 from runtime.eviction.transitions import is_preemption_open, is_recorded
 from runtime.eviction.view import Answer, HeldWorkload, NodeView, Phase, PodView, View
 from runtime.eviction.wish import notice_of
-from runtime.routing.requests import gpus_of_pod, holds_gpus
 from runtime.routing.snapshot import Job, Stage
 from stacks.agent_config import AgentConfig
 from stacks.labels import (
-    CHECKPOINT_ANSWER_ANNOTATION,
-    CHECKPOINT_HOOK_ANNOTATION,
-    CHECKPOINT_REQUEST_ANNOTATION,
     CLEARED_ANNOTATION,
     FLAVOR_LABEL,
 )
 
 Raw = Mapping[str, Any]
 
-WORKLOAD_ANNOTATION: Final = "kueue.x-k8s.io/workload"
-"""Kueue's own pod annotation: the Workload, written where topology-aware scheduling is on, as by default."""
-
-PODSET_LABEL: Final = "kueue.x-k8s.io/podset"
-"""Kueue's own label on every pod that it let start."""
-
-DEFAULT_GRACE_SECONDS: Final = 30.0
-"""terminationGracePeriodSeconds of a pod that says nothing."""
-
-DISRUPTION_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
-"""Karpenter's own pod annotation: it does not drain such a pod."""
-
 MOST_REMEMBERED: Final = 10_000
 """Jobs whose last answer is remembered."""
 
-_HOOK: Final = re.compile(r"http://:([1-9][0-9]{0,4})(/[!-~]{0,512})?")
-_ENDED: Final = ("Succeeded", "Failed")
 _HELD: Final = (Stage.RUNNING_LOCAL, Stage.RUNNING_CLOUD, Stage.EVICTED)
 _INACTIVE: Final = (Stage.STOPPED, Stage.EVICTED, Stage.RECALLING)
 
@@ -67,13 +47,6 @@ class SeenNode(NamedTuple):
 
     view: NodeView
     silent: Raw | None
-
-
-class SeenPod(NamedTuple):
-    """A pod, and the object that it belongs to, which leads to its Workload where the pod does not name it."""
-
-    view: PodView
-    owner_uid: str
 
 
 class Run(NamedTuple):
@@ -132,37 +105,9 @@ class Scout:
 
     def pod(self, raw: Raw) -> SeenPod | None:
         """A pod that is bound to a node, until it has ended and left no answer."""
-        metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
-        node, namespace = spec.get("nodeName"), metadata.get("namespace")
-        if not isinstance(node, str) or not isinstance(namespace, str):
-            return None
-        annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
-        owner: Raw = next((one for one in metadata.get("ownerReferences") or () if one.get("controller")), {})
-        ended = status.get("phase") in _ENDED
-        answer = _answer(annotations, status)
-        if ended and answer is None:
-            return None
-        workload = annotations.get(WORKLOAD_ANNOTATION) if PODSET_LABEL in labels else None
-        view = PodView(
-            uid=str(metadata["uid"]),
-            namespace=self._namespaces.get(namespace, namespace),
-            name=str(metadata["name"]),
-            node=node,
-            gpus=gpus_of_pod(spec) or int(holds_gpus(spec)),
-            workload=workload if isinstance(workload, str) else "",
-            running=status.get("phase") == "Running",
-            grace_seconds=_grace(metadata, spec),
-            asked=asked_in(str(annotations.get(CHECKPOINT_REQUEST_ANNOTATION, ""))),
-            answer=answer,
-            hook=_hook(annotations.get(CHECKPOINT_HOOK_ANNOTATION), status.get("podIP")),
-            daemon=owner.get("kind") == "DaemonSet",
-            leaving="deletionTimestamp" in metadata,
-            ended=ended,
-            shielded=annotations.get(DISRUPTION_ANNOTATION) == "true",
-            managed=namespace in self._namespaces,
-        )
-        seen = SeenPod(view, str(owner.get("uid", "")))
-        self._remember(seen)
+        seen = read_pod(raw, self._namespaces)
+        if seen is not None:
+            self._remember(seen)
         return seen
 
     def _remember(self, seen: SeenPod) -> None:
@@ -182,12 +127,13 @@ class Scout:
         jobs: Collection[Job],
         strangers: Iterable[SeenPod] = (),
         gone: Collection[str] = (),
-        may_leave: Collection[str] = (),
+        may_leave: Collection[tuple[str, str]] = (),
         runs: Mapping[str, Run] = NO_RUNS,
     ) -> View:
         """Put everything together; `strangers` are pods that are not Kueue's, `gone` nodes that are surely gone.
 
-        `may_leave` has the UIDs of jobs that are to be moved and may be now, `runs` what was seen of running jobs last.
+        `may_leave` has the UIDs of jobs that may be moved now, each with the wish; `runs` what was seen of running jobs
+        last.
         """
         named = {(job.namespace, job.owner_uid): job.name for job in jobs}
         ours = [_resolved(pod, named) for pod in pods]
@@ -202,7 +148,7 @@ class Scout:
         return View(
             nodes=seen,
             pods=[*ours, *(pod.view for pod in strangers)],
-            workloads=[self._held(job, job.uid in may_leave, runs.get(job.uid)) for job in held],
+            workloads=[self._held(job, may_leave, runs.get(job.uid)) for job in held],
         )
 
     def preemption_of(self, job: Job) -> float | None:
@@ -213,13 +159,13 @@ class Scout:
         at = self._clock.to_real(job.preempted_at)
         return None if is_recorded(marker, at) and not is_preemption_open(marker) else at
 
-    def _held(self, job: Job, may_leave: bool, run: Run | None) -> HeldWorkload:
+    def _held(self, job: Job, may_leave: Collection[tuple[str, str]], run: Run | None) -> HeldWorkload:
         began_at, flavor, preempted_at = job.pods_ready_at or job.ready_at, job.flavor, self.preemption_of(job)
         if preempted_at is not None:
             # Kueue takes these back as it preempts.
             began_at = began_at or (job.run_began_at if run is None else run.began_at)
             flavor = flavor or (None if run is None else run.flavor)
-        wish = job.move if may_leave else None
+        wish = job.move if job.move is not None and (job.uid, job.move.id) in may_leave else None
         answers = (self._answers.get((job.namespace, key)) for key in (job.name, job.owner_uid))
         newest = max((answer.at for answer in answers if answer is not None), default=None)
         return HeldWorkload(
@@ -260,43 +206,17 @@ def run_of(job: Job) -> Run | None:
 
 
 def _under_way(job: Job) -> bool:
-    return job.eviction is not None and (job.eviction.phase is not Phase.DONE or not job.eviction.accounted)
+    marker = job.eviction
+    if marker is None or (marker.phase is Phase.DONE and marker.accounted):
+        return False
+    if job.stage is not Stage.FINISHED:
+        return True
+    # Nothing more is done with a job that has ended, for as long as it is kept, than to account what it lost.
+    is_known = marker.phase is not Phase.STOPPED or marker.gone_at is not None
+    return is_known and bool(job.gpus and marker.attempts) and not marker.accounted
 
 
 def _resolved(pod: SeenPod, named: Mapping[tuple[str, str], str]) -> PodView:
     if pod.view.workload:
         return pod.view
     return replace(pod.view, workload=named.get((pod.view.namespace, pod.owner_uid), ""))
-
-
-def _answer(annotations: Raw, status: Raw) -> Answer | None:
-    """The newest of what the pod says in its annotation and in the last words of its containers."""
-    texts = [annotations.get(CHECKPOINT_ANSWER_ANNOTATION)]
-    for container in status.get("containerStatuses") or ():
-        for state in (container.get("state") or {}, container.get("lastState") or {}):
-            texts.append((state.get("terminated") or {}).get("message"))
-    found = []
-    for text in texts:
-        if isinstance(text, str) and text:
-            try:
-                found.append(answer_from_json(text))
-            except ValueError:
-                continue  # most termination messages are no answers
-    return max(found, key=lambda answer: answer.at, default=None)
-
-
-def _grace(metadata: Raw, spec: Raw) -> float:
-    value = metadata.get("deletionGracePeriodSeconds", spec.get("terminationGracePeriodSeconds"))
-    return float(value) if isinstance(value, int) and value >= 0 else DEFAULT_GRACE_SECONDS
-
-
-def _hook(declared: object, address: object) -> str:
-    """Where the pod takes requests: on its own address alone, whatever the annotation says."""
-    found = _HOOK.fullmatch(declared) if isinstance(declared, str) else None
-    if found is None or int(found[1]) > 65_535 or not isinstance(address, str):
-        return ""
-    try:
-        host = ipaddress.ip_address(address)
-    except ValueError:
-        return ""
-    return f"http://{f'[{host}]' if host.version == 6 else host}:{found[1]}{found[2] or '/'}"

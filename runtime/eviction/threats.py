@@ -99,9 +99,14 @@ def _leaves_no_time(notice: Notice, pod: PodView, nodes: Mapping[str, NodeView])
 
 
 def _served(workload: HeldWorkload, notice: Notice) -> bool:
-    """Whether a notice about the job itself has been carried out already."""
+    """Whether a notice about the job itself has been carried out already: it was stopped for it, not only asked."""
     marker = workload.marker
-    return marker is not None and marker.phase is Phase.DONE and marker.notice == notice.id
+    return (
+        marker is not None
+        and marker.phase is Phase.DONE
+        and marker.stopped_at is not None
+        and marker.notice == notice.id
+    )
 
 
 def _order(notice: Notice) -> tuple[str, ...]:

@@ -48,8 +48,8 @@ class PodView:
     """One pod that is bound to a node.
 
     `gpus` are its own, and 1 where it has slices or shares alone. `workload` is the name of its Workload, empty if
-    Kueue does not own it. `asked` is the id of the request that it was shown last, empty if none. `hook` is the address on
-    which it takes requests, empty if none.
+    Kueue does not own it. `asked` is the id of the request that it was shown last, empty if none. `hook` is the address
+    on which it takes requests, empty if none.
     `leaving` says that somebody asked for its deletion; `ended` that it succeeded or failed, and is there only for what
     it may still say. `shielded` says that whoever else drains nodes leaves it alone (karpenter.sh/do-not-disrupt).
     `managed` says that its namespace is one of ours.

@@ -106,7 +106,8 @@ class TwinQueues:
         queue = self._home(job) if target is None else team.burst_queues.get(target)
         if queue is None:
             raise Conflict(f"team {job.team} has no burst twin for flavor {target!r} in the present configuration")
-        if queue != job.queue:
+        if target is not None or queue != job.queue:
+            # Also where the Workload stands there already: an attempt that was cut off may have left another label.
             await self._kube.set_queue(_resource(job), job.namespace, job.owner_name, queue)
         return await self._kube.patch_workload(
             job.namespace,

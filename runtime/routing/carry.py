@@ -52,6 +52,8 @@ ASK_AGAIN_SECONDS: Final = 10.0
 STATUS_TRIES: Final = 3
 """Kueue writes a Workload's status several times around a reservation and its end; each makes our write stale."""
 
+_RUNNING: Final = (Stage.RUNNING_CLOUD, Stage.RUNNING_LOCAL)
+
 log = logging.getLogger(__name__)
 
 
@@ -175,15 +177,19 @@ class Carrier:
         return True
 
     async def move(self, decision: Decision, action: Move) -> bool:
-        """Say of a running job whether it goes where somebody wants it, or take the wish away."""
-        job, mark = action.job, _mark(decision, action)
+        """Say of a running job whether it goes where somebody wants it, or take the wish away.
+
+        The verdict of a job that waits stays: others go by it, and write it.
+        """
+        job = action.job
+        mark = _mark(decision, action) if job.stage in _RUNNING else None
         if (seen := await self._context.as_decided(job)) is None:
             return False
         version = seen["metadata"]["resourceVersion"]
         raw = await self._kube.patch_workload(
             job.namespace, job.name, verdict=mark, clear_move=action.over, resource_version=version
         )
-        self._tell("move", decision, action, raw)
+        self._tell("move", decision, action, None if mark is None else raw)
         return True
 
     async def hold(self, decision: Decision, action: Hold) -> bool:

@@ -19,7 +19,7 @@ from runtime.routing.decision import Decision, Hold, SetQueue
 from runtime.routing.endings import endings
 from runtime.routing.gate import Gate
 from runtime.routing.local import LocalRoom
-from runtime.routing.moves import Moves
+from runtime.routing.moves import UNDER_WAY, Moves
 from runtime.routing.policy import WaitRule
 from runtime.routing.release import Releases
 from runtime.routing.requeue import Requeues
@@ -49,7 +49,7 @@ def decide(snapshot: Snapshot, config: AgentConfig, now: float, decision_id: str
         if job.flavor is not None:
             resources.count(job)
             local.count(job)
-        if job.move is not None:
+        if job.move is not None or job.verdict_code in UNDER_WAY:
             wanted_elsewhere.append(job)
     closed = closed_windows(config, now)
     terms = Terms(config, wait, local, Targets(snapshot.books, config, snapshot.broken_queues, now), closed)

@@ -98,7 +98,7 @@ class SetQueue:
 class Decision:
     """Everything to be done now, decided from one snapshot at `decided_at` (fleet time).
 
-    `may_leave` has the UIDs of running jobs for which what they are moved to is set aside.
+    `may_leave` has the running jobs for which what they are moved to is set aside: UID, and id of the wish.
     """
 
     id: str
@@ -112,4 +112,4 @@ class Decision:
     holds: tuple[Hold, ...] = ()
     queues: tuple[SetQueue, ...] = ()
     moves: tuple[Move, ...] = ()
-    may_leave: frozenset[str] = frozenset()
+    may_leave: frozenset[tuple[str, str]] = frozenset()

@@ -272,6 +272,7 @@ _CAUSES: Final = {
 }
 _NOT_MOVED: Final = {
     "expired": "the time for it is over",
+    "withdrawn": "the wish was taken back",
     "there-already": "it runs there already",
     "no-other": "there is no other cloud flavor",
     "runs-locally": "it runs on local GPUs",

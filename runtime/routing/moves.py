@@ -24,6 +24,9 @@ from stacks.agent_config import AgentConfig
 _LEFT_ALONE: Final = (Stage.EVICTED, Stage.RECALLING, Stage.STOPPED, Stage.FINISHED)
 """Stopped or ended: nothing is begun, and what was begun is for others to end."""
 
+UNDER_WAY: Final = (Code.MOVING, Code.MOVE_WAITS)
+"""What is said of a running job while somebody wants it elsewhere."""
+
 
 class Moves:
     """The moves of one decision."""
@@ -34,12 +37,16 @@ class Moves:
         self._terms = terms
         self._now = now
         self.moves: list[Move] = []
-        self.allowed: set[str] = set()
+        self.allowed: set[tuple[str, str]] = set()
 
     def judge(self, jobs: Iterable[Job]) -> None:
-        """Look at every job that somebody wants elsewhere, in the order of the queue."""
+        """Look at every job that somebody wants elsewhere, or of which we said so last, in the order of the queue."""
         for job in jobs:
-            if job.move is None or job.stage in _LEFT_ALONE or job.recall_reason is not None:
+            if job.stage in _LEFT_ALONE or job.recall_reason is not None:
+                continue
+            if job.move is None:
+                if job.stage is Stage.RUNNING_CLOUD:
+                    self.moves.append(Move(job, Verdict(Code.MOVE_REFUSED, {"cause": "withdrawn"})))
                 continue
             if (cause := self._over(job, job.move)) is not None:
                 self.moves.append(Move(job, Verdict(Code.MOVE_REFUSED, {**_told(job.move), **cause}), over=True))
@@ -75,7 +82,7 @@ class Moves:
     def _try(self, job: Job, wish: MoveWish) -> None:
         chosen = self._choose(job, wish)
         if isinstance(chosen, str):
-            self.allowed.add(job.uid)
+            self.allowed.add((job.uid, wish.id))
             verdict = Verdict(Code.MOVING, {**_told(wish), "target": chosen})
         else:
             verdict = Verdict(Code.MOVE_WAITS, {**_told(wish), **chosen.facts, "cause": chosen.code.value})

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from runtime.eviction.observe import WORKLOAD_ANNOTATION
+from runtime.eviction.pods import WORKLOAD_ANNOTATION
 from runtime.routing.requests import whole
 from runtime.routing.snapshot import Job
 from stacks.agent_config import AgentConfig

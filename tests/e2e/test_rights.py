@@ -38,18 +38,21 @@ from stacks.labels import (
     GPU_LABEL,
     GPU_RESOURCE,
     MANAGED_LABEL,
+    MIG_STATE_LABEL,
     MOVE_ANNOTATION,
     NODE_AGENT_NAME,
     NOTICES_ANNOTATION,
     PRIORITY_CLASS_LABEL,
     QUEUE_LABEL,
     RECALL_ANNOTATION,
+    RELAYOUT_ANNOTATION,
     SYSTEM_NAMESPACE,
     TEAM_LABEL,
     TOP_UPS_NAME,
     VERDICT_ANNOTATION,
     VERDICT_CONDITION,
 )
+from stacks.layouts import MIG_CONFIG_LABEL
 from tests.e2e.agentless import (
     ON_DEMAND,
     pass_the_gate,
@@ -81,7 +84,7 @@ SYSTEM = "/api/v1/namespaces/gpufleet-system"
 CONFIG_MAPS = f"/api/v1/namespaces/{TEAM}/configmaps"
 NODES = "/api/v1/nodes"
 CORDONED, FORGOTTEN, HEALTHY = "spot-3", "spot-2", "spot-1"
-"""Nodes that nothing runs on: cordoned by their node agent, by hand, and by nobody."""
+"""Nodes that nothing runs on: cordoned by their node agent; by hand, and held empty by the agent; and by nobody."""
 NO_RIGHT = "cannot"
 KUEUE_REFUSES = "immutable"
 ONE_DOOR = "only gpufleet moves a job into or out of a burst queue"
@@ -90,6 +93,7 @@ ONE_TEAM = "only between the queues of one team"
 NOT_HERS = "only gpufleet writes"
 ONLY_NODE_AGENTS = "only the node agent writes"
 NO_OTHER_TAINT = "no taint but"
+NO_LABEL_OF_A_NODE, HELD_EMPTY = "no label of a node but", "it holds empty by"
 NOTHING_OF_A_NODE, NO_ANNOTATION_OF_A_NODE = "nothing of a node but an annotation", "no annotation of a node but"
 JUDGED = "only Kueue and gpufleet write a workload's status"
 
@@ -211,6 +215,11 @@ def tainted(key: str, effect: str = "NoSchedule") -> dict[str, Any]:
     return {"spec": {"taints": [there, {"key": key, "value": "spot-interruption", "effect": effect}]}}
 
 
+def burst_only() -> dict[str, Any]:
+    """The taint of a cloud node alone."""
+    return {"spec": {"taints": [{"key": BURST_TAINT, "value": "true", "effect": "NoSchedule"}]}}
+
+
 def local_queue(name: str, cluster_queue: str) -> dict[str, Any]:
     return {
         "apiVersion": KUEUE, "kind": "LocalQueue", "metadata": {"name": name}, "spec": {"clusterQueue": cluster_queue},
@@ -262,6 +271,9 @@ AGENT_ROWS = [
     Row("evict-a-pod", "POST", f"{PODS}/patient/eviction", eviction("patient", "$u-patient"), None, JSON),
     Row("say-that-nothing-is-left-on-a-node", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{CLEARED_ANNOTATION: "a"})),
     Row("ask-that-a-node-be-emptied", "PATCH", f"{NODES}/{HEALTHY}", tainted(AGENT_DRAIN_TAINT)),
+    Row("remember-how-far-a-layout-is", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{RELAYOUT_ANNOTATION: "{}"})),
+    Row("change-the-layout-of-a-node-that-it-holds-empty", "PATCH", f"{NODES}/{FORGOTTEN}",
+        labels(**{MIG_CONFIG_LABEL: "other", MIG_STATE_LABEL: None})),
     Row("say-it-no-longer", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CLEARED_ANNOTATION: None})),
     Row("answer-its-own-check", "PATCH", f"{WORKLOADS}/$w-gated/{STATUS}", check("Ready"),
         None, APPLY),
@@ -374,7 +386,19 @@ AGENT_ROWS = [
     Row("drain-a-node-as-an-administrator", "PATCH", f"{NODES}/{HEALTHY}", tainted(DRAIN_TAINT), NO_OTHER_TAINT),
     Row("drive-pods-away", "PATCH", f"{NODES}/{HEALTHY}", tainted(AGENT_DRAIN_TAINT, "NoExecute"), NO_OTHER_TAINT),
     Row("drop-anothers-taint", "PATCH", f"{NODES}/{HEALTHY}", {"spec": {"taints": None}}, NO_OTHER_TAINT),
-    Row("change-a-node", "PATCH", f"{NODES}/rack-0", labels(any="thing"), NOTHING_OF_A_NODE),
+    Row("change-a-node", "PATCH", f"{NODES}/rack-0", labels(any="thing"), NO_LABEL_OF_A_NODE),
+    Row("change-the-layout-of-a-node-in-service", "PATCH", f"{NODES}/{HEALTHY}", labels(**{MIG_CONFIG_LABEL: "other"}),
+        HELD_EMPTY),
+    Row("change-the-layout-of-a-node-that-is-not-held-empty-yet", "PATCH", f"{NODES}/{HEALTHY}",
+        tainted(AGENT_DRAIN_TAINT) | labels(**{MIG_CONFIG_LABEL: "other"}), HELD_EMPTY),
+    Row("change-the-layout-of-a-node-that-it-gives-back", "PATCH", f"{NODES}/{FORGOTTEN}",
+        [{"op": "remove", "path": "/spec/taints/1"},
+         {"op": "replace", "path": "/metadata/labels/nvidia.com~1mig.config", "value": "other"}], HELD_EMPTY, JSON_PATCH),
+    Row("take-the-layout-away", "PATCH", f"{NODES}/{FORGOTTEN}", labels(**{MIG_CONFIG_LABEL: None}), HELD_EMPTY),
+    Row("speak-for-the-mig-manager", "PATCH", f"{NODES}/{FORGOTTEN}", labels(**{MIG_STATE_LABEL: "failed"}),
+        NO_LABEL_OF_A_NODE),
+    Row("forget-what-the-mig-manager-said", "PATCH", f"{NODES}/{FORGOTTEN}", labels(**{MIG_STATE_LABEL: None}),
+        HELD_EMPTY),
     Row("say-it-with-a-status", "PATCH", f"{NODES}/{HEALTHY}/status", annotated(**{CLEARED_ANNOTATION: "a"}), NO_RIGHT),
     Row("read-a-node", "GET", f"{NODES}/rack-0", None, NO_RIGHT),
     Row("delete-a-node", "DELETE", f"{NODES}/{HEALTHY}", {}, NO_RIGHT, JSON),
@@ -568,6 +592,8 @@ OPERATOR_ROWS = [
     Row("say-so-with-a-status", "PATCH", f"{NODES}/{HEALTHY}/status", annotated(**{CLEARED_ANNOTATION: "a"}),
         f"only the agent {CLEARED_ANNOTATION}"),
     Row("take-a-record-away", "PATCH", f"{NODES}/{CORDONED}", annotated(**{CORDONED_ANNOTATION: None}), ONLY_NODE_AGENTS),
+    Row("forge-the-record-of-a-layout", "PATCH", f"{NODES}/{HEALTHY}", annotated(**{RELAYOUT_ANNOTATION: "{}"}),
+        f"{RELAYOUT_ANNOTATION} and the taint"),
     Row("forge-the-taint", "PATCH", f"{NODES}/{HEALTHY}", tainted(EVICTING_TAINT), ONLY_NODE_AGENTS),
     Row("drain-a-node", "PATCH", f"{NODES}/{HEALTHY}", tainted(DRAIN_TAINT), f"only an administrator {DRAIN_TAINT}"),
     Row("drain-a-node-as-the-agent", "PATCH", f"{NODES}/{HEALTHY}", tainted(AGENT_DRAIN_TAINT), AGENT_DRAIN_TAINT),
@@ -799,7 +825,11 @@ def cordoned(stack: Stack) -> Iterator[None]:
     for node, said in ((CORDONED, words), (FORGOTTEN, {})):
         body = annotated(**said) | {"spec": {"unschedulable": True}}
         stack.kube.request("PATCH", f"{NODES}/{node}", body, content_type=MERGE)
+    held = tainted(AGENT_DRAIN_TAINT) | labels(**{MIG_CONFIG_LABEL: "some", MIG_STATE_LABEL: "success"})
+    stack.kube.request("PATCH", f"{NODES}/{FORGOTTEN}", held, content_type=MERGE)
     yield
+    given_back = burst_only() | labels(**dict.fromkeys((MIG_CONFIG_LABEL, MIG_STATE_LABEL)))
+    stack.kube.request("PATCH", f"{NODES}/{FORGOTTEN}", given_back, content_type=MERGE)
     for node in (CORDONED, FORGOTTEN):
         body = annotated(**dict.fromkeys(words)) | {"spec": {"unschedulable": None}}
         stack.kube.request("PATCH", f"{NODES}/{node}", body, content_type=MERGE)

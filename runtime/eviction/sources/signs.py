@@ -16,6 +16,7 @@ Where the names come from:
 - Node problem detector: kubernetes/node-problem-detector, README and config/kernel-monitor.json; AKS' own conditions:
   Microsoft, "Node Problem Detector in AKS".
 - GPU operator, driver upgrades: NVIDIA/k8s-operator-libs, pkg/upgrade/consts.go.
+- Our own reader of GPUs: runtime.gpus.condition. What runs on the other GPUs of the node goes on, so it is likely.
 - Kubernetes: "Well-Known Labels, Annotations and Taints".
 """
 
@@ -25,6 +26,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from runtime.eviction.notice import Certainty, NoticeKind
+from stacks.labels import GPU_FAILED_TAINT
 
 KARPENTER_FINALIZER: Final = "karpenter.sh/termination"
 AUTOSCALER_TAINT: Final = "ToBeDeletedByClusterAutoscaler"
@@ -61,6 +63,7 @@ TAINTS: Final[Mapping[str, Sign]] = {
     "nvidia.com/syslog-xid-error": _FAULT,
     "nvidia.com/gpu-error": _FAULT,
     "node-problem-detector": _PROBLEM,
+    GPU_FAILED_TAINT: Sign("gpufleet", NoticeKind.REPAIR, _LIKELY),
     "node.kubernetes.io/out-of-service": Sign("kubernetes", NoticeKind.LOSS, _CERTAIN),
     "node.cloudprovider.kubernetes.io/shutdown": Sign("kubernetes", NoticeKind.LOSS, _CERTAIN),
 }

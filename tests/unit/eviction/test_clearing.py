@@ -16,7 +16,8 @@ from runtime.clock import Clock
 from runtime.eviction import clearing
 from runtime.eviction.clearing import SETTLING_SECONDS, cleared
 from runtime.eviction.notice import Certainty, Notice, NoticeKind, notices_to_json
-from runtime.eviction.observe import PODSET_LABEL, WORKLOAD_ANNOTATION, Scout
+from runtime.eviction.observe import Scout
+from runtime.eviction.pods import PODSET_LABEL, WORKLOAD_ANNOTATION
 from runtime.eviction.sources import ACKNOWLEDGED, Source
 from runtime.eviction.sources.aws import aws_sources
 from runtime.eviction.sources.azure import AzureSource

@@ -12,7 +12,8 @@ from runtime.clock import Clock
 from runtime.eviction import inquiry
 from runtime.eviction.inquiry import ASK_AGAIN_SECONDS, Inquiry
 from runtime.eviction.notice import Certainty, Notice, NoticeKind
-from runtime.eviction.observe import PODSET_LABEL, Scout, SeenPod
+from runtime.eviction.observe import Scout
+from runtime.eviction.pods import PODSET_LABEL, SeenPod
 from runtime.eviction.view import NodeView, PodView
 from runtime.kube import NODES, PODS
 from tests.builders import NOON, SPOT, a_config

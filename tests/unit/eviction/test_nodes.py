@@ -19,7 +19,7 @@ from runtime.eviction.sources.nodes import (
     unreadable,
 )
 from runtime.eviction.sources.signs import CONDITIONS, LABELS, TAINTS
-from stacks.labels import NOTICES_ANNOTATION
+from stacks.labels import GPU_FAILED_TAINT, NOTICES_ANNOTATION
 
 NOW = 1_790_000_000.0
 
@@ -136,6 +136,12 @@ def test_a_fault_is_likely_until_somebody_acts_on_it() -> None:
     assert read(node(labels={label: "remediation-succeeded"})) == []
     assert read(node(taint("nvidia.com/gpu-xid-error", "true"))) == [likely]
     assert read(node(taint("nvidia.com/gpu-xid-error", "true", "NoExecute"))) == [certain]
+
+
+def test_a_gpu_that_failed_warns_the_jobs_of_its_node_and_stops_none() -> None:
+    assert read(node(taint(GPU_FAILED_TAINT, "Xid79"))) == [("gpufleet", NoticeKind.REPAIR, Certainty.LIKELY)]
+    [notice] = notices_of(node(taint(GPU_FAILED_TAINT, "Xid79")), NOW)
+    assert (notice.deadline, notice.detail) == (None, f"taint {GPU_FAILED_TAINT}=Xid79")
 
 
 def test_a_condition_that_is_false_unknown_or_harmless_is_no_notice() -> None:

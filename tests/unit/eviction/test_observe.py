@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -13,7 +14,8 @@ from runtime.clock import Clock, format_time
 from runtime.eviction import observe
 from runtime.eviction.marker import answer_to_json, marker_to_json
 from runtime.eviction.notice import Certainty, Notice, NoticeKind, notices_to_json
-from runtime.eviction.observe import PODSET_LABEL, WORKLOAD_ANNOTATION, Scout, SeenPod, evictions_under_way
+from runtime.eviction.observe import Scout, evictions_under_way
+from runtime.eviction.pods import PODSET_LABEL, WORKLOAD_ANNOTATION, SeenPod
 from runtime.eviction.sources.nodes import LOSS_GRACE_SECONDS
 from runtime.eviction.view import Answer, Marker, NodeView, Phase
 from runtime.kube import NODES, PODS
@@ -301,6 +303,22 @@ def test_a_node_that_falls_silent_becomes_lost_by_the_passing_of_time_alone() ->
     assert evictions_under_way([scout.present(node)], [])
 
 
+@pytest.mark.parametrize(
+    ("marker", "busy"),
+    [
+        (Marker("n", NoticeKind.REBALANCE, (), Phase.ASKED), False),
+        (Marker("n", NoticeKind.SPOT, (), Phase.STOPPED, attempts=1), False),
+        (Marker("n", NoticeKind.SPOT, (), Phase.STOPPED, attempts=1, gone_at=NOON), True),
+        (Marker("n", NoticeKind.PREEMPTION, (), Phase.DONE, attempts=1), True),
+        (Marker("n", NoticeKind.SPOT, (), Phase.DONE, attempts=1, accounted=True), False),
+    ],
+)
+def test_a_job_that_has_ended_keeps_the_agent_busy_only_until_its_loss_is_accounted(marker: Marker, busy: bool) -> None:
+    job = a_job(stage=Stage.FINISHED, eviction=marker)
+    assert evictions_under_way((), [job]) is busy
+    assert evictions_under_way((), [replace(job, stage=Stage.RUNNING_CLOUD)]) is not marker.accounted
+
+
 def test_a_node_that_speaks_again_is_not_lost() -> None:
     time = Time()
     scout = time.scout()
@@ -347,7 +365,8 @@ STOPPED = Marker("n-1", NoticeKind.SPOT, ("n1",), Phase.STOPPED, stopped_at=NOON
         (a_job(stage=Stage.RUNNING_LOCAL, flavor=LOCAL), True),
         (a_job(stage=Stage.AT_GATE, flavor=SPOT), False),
         (a_job(stage=Stage.EVICTED, eviction=STOPPED), True),
-        (a_job(stage=Stage.FINISHED, eviction=STOPPED), True),
+        (a_job(stage=Stage.FINISHED, eviction=STOPPED), False),
+        (a_job(stage=Stage.FINISHED, eviction=replace(STOPPED, attempts=1, gone_at=NOON)), True),
         (a_job(eviction=Marker("n", NoticeKind.SPOT, (), Phase.DONE, accounted=True)), False),
         (a_job(eviction=Marker("n", NoticeKind.SPOT, (), Phase.DONE)), True),
     ],

@@ -16,7 +16,7 @@ from runtime import metrics
 from runtime.clock import format_time
 from runtime.eviction.marker import answer_to_json, asked_in, marker_from_json
 from runtime.eviction.notice import Certainty, Notice, NoticeKind, notices_to_json
-from runtime.eviction.observe import PODSET_LABEL, WORKLOAD_ANNOTATION
+from runtime.eviction.pods import PODSET_LABEL, WORKLOAD_ANNOTATION
 from runtime.eviction.sequence import plan
 from runtime.eviction.steps import Step
 from runtime.eviction.view import Answer, Marker, Phase, View
@@ -34,6 +34,7 @@ from stacks.labels import (
     EVICTION_ANNOTATION,
     FLAVOR_LABEL,
     NOTICES_ANNOTATION,
+    QUEUE_LABEL,
 )
 from tests.builders import LOCAL, SPOT, a_config
 from tests.fakes import kueue
@@ -42,7 +43,7 @@ from tests.fakes.workloads import condition, reserve
 from tests.fakes.world import OTHER_TWIN, TWIN, Killed, World
 
 WRITES = ("PATCH", "POST", "PUT")
-WRITTEN = 12
+WRITTEN = 13
 """Writes of a whole eviction, four of them events."""
 
 
@@ -289,6 +290,20 @@ def test_a_write_whose_answer_is_lost_does_no_harm(floor: Floor, write: int) -> 
     floor.live(9, lambda: go_on(floor))
     check_nothing_is_lost(floor)
     assert activations(floor) == 1
+
+
+def test_a_label_that_an_earlier_requeue_left_elsewhere_is_set_right(floor: Floor) -> None:
+    """That one was cut off after the label of the job, and what it chose is taken by now."""
+    for _ in range(3):
+        floor.live()
+        go_on(floor)
+    assert floor.job().stage is Stage.EVICTED
+    jobs = kueue.resource_of(floor.workload()["metadata"]["ownerReferences"][0])
+    floor.cluster.change(
+        jobs, "job-1", "vision", lambda raw: raw["metadata"]["labels"].update({QUEUE_LABEL: OTHER_TWIN})
+    )
+    floor.live(9, lambda: go_on(floor))
+    check_nothing_is_lost(floor)
 
 
 def test_the_ledgers_word_and_the_requeue_of_one_tick_do_not_overwrite_each_other(floor: Floor) -> None:

@@ -37,6 +37,7 @@ LOCAL_GPUS: Final = 6
 ZONES: Final = {"fleet": "Europe/Berlin", "team nlp": "America/New_York", "project demo": "Pacific/Kiritimati"}
 LIMITS: Final[dict[PeriodKind, str]] = {"day": "daily", "week": "weekly", "month": "monthly"}
 HOLDING: Final = (Stage.AT_GATE, Stage.RUNNING_CLOUD, Stage.RUNNING_LOCAL)
+OCCUPYING: Final = (*HOLDING, Stage.RECALLING, Stage.EVICTED)
 GONE: Final[dict[str, Any]] = {"flavor": None, "reserved_at": None, "attempt": None, "ready_at": None}
 MOST_ROUNDS: Final = 12
 LONGEST_BLINDNESS_SECONDS: Final = 660.0
@@ -169,7 +170,7 @@ class Fleet(RuleBasedStateMachine):
             flavors += [] if job.target is None else [job.target]
             room = {LOCAL: LOCAL_GPUS, **CLOUD}
             for flavor in flavors:
-                held = sum(one.gpus for one in self.jobs.values() if one.flavor == flavor and one.stage in HOLDING)
+                held = sum(one.gpus for one in self.jobs.values() if one.flavor == flavor and one.stage in OCCUPYING)
                 if held + job.gpus <= room[flavor]:
                     self._reserve(job, flavor)
                     break
@@ -177,6 +178,7 @@ class Fleet(RuleBasedStateMachine):
     def _reserve(self, job: Job, flavor: str) -> None:
         self.now += 1.0
         reserved: dict[str, Any] = {"flavor": flavor, "reserved_at": self.now, "attempt": int(self.now)}
+        reserved["preempted_at"] = None
         if flavor == LOCAL:
             self._change(job, stage=Stage.RUNNING_LOCAL, ever_admitted=True, ready_at=self.now, **reserved)
         else:
@@ -193,6 +195,8 @@ class Fleet(RuleBasedStateMachine):
         else:
             stage = Stage.QUEUED if job.target is None else Stage.RELEASED
             ran = {"waiting_since": self.now} if job.stage is not Stage.AT_GATE else {}
+            if ran and how == "preempted":
+                ran["preempted_at"] = self.now
             never = how == "never ready" and job.stage is Stage.RUNNING_CLOUD
             self._change(job, stage=stage, released_quota_at=self.now, never_ready=never, **GONE, **ran)
 

@@ -15,6 +15,9 @@ OUR_LIGHT_MODULES = ("runtime/logs.py", "runtime/clock.py", "stacks/labels.py")
 """What the node agent shares with the rest; held to the same rule."""
 
 NODE_AGENT = ("runtime/node", "runtime/eviction/notice.py", "runtime/eviction/sources", *OUR_LIGHT_MODULES)
+GPU_PART = ROOT / "runtime/node/gpus.py"
+"""The door to the reader of GPUs, for nodes where that is on."""
+
 ITS_OWN = tuple(place.removesuffix(".py").replace("/", ".") for place in NODE_AGENT)
 
 
@@ -55,8 +58,18 @@ def is_within(module: str, packages: tuple[str, ...]) -> bool:
 def test_the_node_agent_imports_the_standard_library_and_our_names_alone(place: str) -> None:
     assert sources(place)
     for path in sources(place):
+        if path != GPU_PART:
+            foreign = {one for one in imported(path) if one.split(".")[0] not in sys.stdlib_module_names}
+            assert not {one for one in foreign if not is_within(one, ITS_OWN)}, path
+            assert not [one for one in imported(path, only_at_import=True) if is_within(one, ("runtime.node.gpus",))]
+
+
+def test_the_reader_of_gpus_imports_their_libraries_only_when_it_is_used() -> None:
+    for path in [GPU_PART, *sources("runtime/gpus")]:
         foreign = {one for one in imported(path) if one.split(".")[0] not in sys.stdlib_module_names}
-        assert not {one for one in foreign if not is_within(one, ITS_OWN)}, path
+        others = {one for one in foreign if not is_within(one, ("runtime.gpus", "runtime.node", *ITS_OWN))}
+        assert {one.split(".")[0] for one in others} <= {"pynvml", "grpc"}, path
+        assert not [one for one in imported(path, only_at_import=True) if is_within(one, ("pynvml", "grpc"))], path
 
 
 def test_the_training_helper_imports_nothing_of_ours_and_torch_only_when_it_is_used() -> None:

@@ -34,6 +34,7 @@ from tests.builders import (
 from tests.unit.runtime.decisions import decided, running
 
 WISH = MoveWish("move-1", "on-demand", NOON - 10, NOON + 600)
+MAY = frozenset({("job-1", "move-1")})
 BOTH: dict[str, Any] = {"budget": {"daily": "6 USD"}}
 """Money for one GPU-hour of spot and one of on-demand."""
 
@@ -58,7 +59,7 @@ def told(decision: Decision) -> dict[str, tuple[Code, object, bool]]:
 @pytest.mark.parametrize("to", ["on-demand", ON_DEMAND, ""])
 def test_a_job_may_leave_for_a_market_a_flavor_or_any_other_that_is_free(to: str) -> None:
     decision = judged(wanted(move=replace(WISH, to=to)))
-    assert decision.may_leave == {"job-1"}
+    assert decision.may_leave == MAY
     [move] = decision.moves
     assert (move.verdict.code, move.verdict.facts["target"], move.over) == (Code.MOVING, ON_DEMAND, False)
     assert sentence(move.verdict) == "goes on on h100-on-demand as soon as it has saved: an administrator moves it"
@@ -66,7 +67,7 @@ def test_a_job_may_leave_for_a_market_a_flavor_or_any_other_that_is_free(to: str
 
 def test_what_was_said_is_not_said_again_and_the_job_may_still_leave() -> None:
     decision = judged(wanted(verdict_code=Code.MOVING.value))
-    assert (decision.may_leave, decision.moves) == (frozenset({"job-1"}), ())
+    assert (decision.may_leave, decision.moves) == (MAY, ())
 
 
 def test_a_job_runs_on_while_what_is_wanted_is_taken() -> None:
@@ -80,7 +81,7 @@ def test_a_job_runs_on_while_what_is_wanted_is_taken() -> None:
 def test_a_job_runs_on_while_no_budget_has_room_for_both_attempts() -> None:
     decision = judged(wanted(), config=a_config(budget={"daily": "5 USD"}))
     assert told(decision) == {"job-1": (Code.MOVE_WAITS, "budget", False)}
-    assert judged(wanted(), config=a_config(**BOTH)).may_leave == {"job-1"}
+    assert judged(wanted(), config=a_config(**BOTH)).may_leave == MAY
 
 
 def test_a_new_cause_is_told_and_the_same_one_is_not() -> None:
@@ -98,19 +99,19 @@ def test_what_it_will_have_is_kept_from_new_jobs() -> None:
     }
     config = a_config(flavors=flavors)
     decision = judged(wanted(gpus=8), a_job("new", gpus=8), config=config)
-    assert decision.may_leave == {"job-1"}
+    assert decision.may_leave == MAY
     assert decision.releases == ()
     assert [hold.verdict.code for hold in decision.holds] == [Code.CLOUD_FULL]
 
 
 def test_two_jobs_are_not_moved_onto_the_same_room() -> None:
     decision = judged(wanted("a", gpus=8), wanted("b", gpus=8))
-    assert decision.may_leave == {"a"}
+    assert decision.may_leave == {("a", "move-1")}
 
 
 def test_a_team_at_its_limit_may_move_what_it_has() -> None:
     config = a_config(teams={"vision": a_team("vision", max_burst_gpus=4)})
-    assert judged(wanted(gpus=4), config=config).may_leave == {"job-1"}
+    assert judged(wanted(gpus=4), config=config).may_leave == MAY
     decision = judged(wanted(gpus=4), a_job("new"), config=config)
     assert [hold.verdict.code for hold in decision.holds] == [Code.TEAM_LIMIT]
 
@@ -179,6 +180,15 @@ def test_a_job_that_waits_keeps_its_wish_until_that_is_over(stage: Stage) -> Non
 @pytest.mark.parametrize("stage", [Stage.STOPPED, Stage.FINISHED, Stage.RECALLING])
 def test_a_job_that_was_stopped_by_others_or_has_ended_is_left_alone(stage: Stage) -> None:
     assert decided(a_snapshot(a_job(move=replace(WISH, until=NOON), stage=stage))).moves == ()
+
+
+@pytest.mark.parametrize("code", [Code.MOVING, Code.MOVE_WAITS])
+def test_what_was_said_of_a_wish_that_somebody_took_back_is_not_left_standing(code: Code) -> None:
+    job = wanted(move=None, verdict_code=code.value)
+    decision = judged(job)
+    assert (decision.may_leave, told(decision)) == (frozenset(), {"job-1": (Code.MOVE_REFUSED, "withdrawn", False)})
+    assert "the wish was taken back; it runs on" in sentence(decision.moves[0].verdict)
+    assert judged(replace(job, verdict_code=Code.MOVE_REFUSED.value)).moves == ()
 
 
 def test_a_recall_comes_first() -> None:

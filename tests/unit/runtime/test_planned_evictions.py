@@ -147,6 +147,53 @@ def test_a_wish_that_is_taken_back_before_the_stop_calls_everything_off(floor: F
     floor.live(3)
     assert (floor.marker(), floor.job().stage, floor.pod_name()) == (None, Stage.RUNNING_CLOUD, "job-1-1")
 
+    assert floor.code() == "move-refused"
+
+
+def test_a_wish_that_changes_is_judged_anew_before_anything_more_happens(floor: Floor) -> None:
+    wish(floor)
+
+    def rewrite() -> None:
+        if floor.asked() and '"move-1"' in str(floor.workload()["metadata"]["annotations"]):
+            floor.save()
+            floor.change(lambda raw: raw["metadata"]["annotations"].update({MOVE_ANNOTATION: "{}"}))
+
+    floor.live(4, rewrite)
+    assert floor.asked().startswith("move-")
+    assert (floor.marker(), floor.job().stage, floor.pod_name()) == (None, Stage.RUNNING_CLOUD, "job-1-1")
+    assert (floor.code(), wished(floor)) == ("move-refused", False)
+
+
+def test_a_move_that_is_called_off_and_allowed_again_is_made_also_after_a_former_loss(floor: Floor) -> None:
+    drain(floor)
+    floor.live(10, lambda: go_on(floor))
+    check_nothing_is_lost(floor)
+    floor.over = lambda: False  # type: ignore[method-assign]
+    wish(floor, seconds=3_600)
+    floor.live(2)
+    assert floor.asked().startswith("move-")
+    floor.config = a_config(budget={"daily": "2.50 USD"})
+    floor.live(3)
+    marker = floor.marker()
+    assert marker is not None
+    assert (marker.phase, marker.kind, marker.attempts, floor.code()) == (Phase.DONE, NoticeKind.MOVE, 1, "move-waits")
+    floor.config = a_config()
+    floor.live(12, lambda: go_on(floor, 30))
+    assert (floor.job().flavor, wished(floor)) == (ON_DEMAND, False)
+
+
+def test_a_new_agent_evicts_no_pod_of_a_job_that_is_being_moved(floor: Floor) -> None:
+    """Its pod does not name the Workload, as where topology-aware scheduling is off."""
+    floor.cluster.change(PODS, "job-1-1", "vision", lambda raw: raw["metadata"]["annotations"].clear())
+    wish(floor)
+    floor.live(2)
+    assert floor.asked().startswith("move-")
+    drain(floor)
+    floor.live()
+    assert not [path for method, path, _ in floor.cluster.requests if path.endswith("/eviction")]
+    floor.live(12, lambda: go_on(floor))
+    assert floor.job().flavor == ON_DEMAND
+
 
 def test_a_job_that_does_not_answer_is_moved_all_the_same(floor: Floor) -> None:
     wish(floor)
