@@ -37,6 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long tests out; try one of real controllers once more, which is then counted and listed as a rerun."""
+    for item in items:
+        if item.path.is_relative_to(ROOT / "tests" / "e2e"):
+            item.add_marker(pytest.mark.flaky(reruns=1))
     if not config.getoption("--long"):
         skip = pytest.mark.skip(reason="takes minutes; run with --long (make test-all)")
         for item in items:
