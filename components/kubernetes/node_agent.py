@@ -93,24 +93,30 @@ def places(fleet: Fleet) -> list[Place]:
     return found
 
 
+def identity(name: str, rules: list[dict[str, Any]]) -> dict[str, Manifest]:
+    """The service account of pods that work on Nodes, and its rights in the cluster, by role."""
+    rbac = "rbac.authorization.k8s.io"
+    account = {"kind": "ServiceAccount", "name": name, "namespace": SYSTEM_NAMESPACE}
+    return {
+        "service-account": manifest(
+            "v1", "ServiceAccount", name, namespace=SYSTEM_NAMESPACE, automountServiceAccountToken=True
+        ),
+        "cluster-role": manifest(f"{rbac}/v1", "ClusterRole", name, rules=rules),
+        "cluster-role-binding": manifest(
+            f"{rbac}/v1",
+            "ClusterRoleBinding",
+            name,
+            roleRef={"apiGroup": rbac, "kind": "ClusterRole", "name": name},
+            subjects=[account],
+        ),
+    }
+
+
 def manifests(fleet: Fleet) -> dict[str, Manifest]:
     """Every object of the node agent by role, in the order of creation; none where there is nobody to ask."""
     if not (found := places(fleet)):
         return {}
-    rbac = "rbac.authorization.k8s.io"
-    objects = {
-        "service-account": manifest(
-            "v1", "ServiceAccount", NODE_AGENT_NAME, namespace=SYSTEM_NAMESPACE, automountServiceAccountToken=True
-        ),
-        "cluster-role": manifest(f"{rbac}/v1", "ClusterRole", NODE_AGENT_NAME, rules=CLUSTER_RULES),
-        "cluster-role-binding": manifest(
-            f"{rbac}/v1",
-            "ClusterRoleBinding",
-            NODE_AGENT_NAME,
-            roleRef={"apiGroup": rbac, "kind": "ClusterRole", "name": NODE_AGENT_NAME},
-            subjects=[{"kind": "ServiceAccount", "name": NODE_AGENT_NAME, "namespace": SYSTEM_NAMESPACE}],
-        ),
-    }
+    objects = identity(NODE_AGENT_NAME, CLUSTER_RULES)
     if any(place.name == "gcp" for place in found):
         objects["quota"] = _leave_for_critical_pods()
     return objects | {f"daemon-set-{place.name}": _daemon_set(fleet, place) for place in found}

@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Final
 
 from infra.gpus.errors import DemandError
 from infra.gpus.sizing import exceeds, smallest_profile
@@ -49,11 +49,6 @@ class Wanted:
 
     note: str = ""
     """How the demand follows from the file."""
-
-
-class _Need(NamedTuple):
-    memory_mib: float
-    sms: int
 
 
 def parse_demand(gpu: GpuModel, text: str) -> Wanted:

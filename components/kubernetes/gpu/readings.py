@@ -12,7 +12,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from components.kubernetes.gpu.operator import EXPORTER_PORT, EXPORTER_SERVICE
-from components.kubernetes.node_agent import PRIORITY_CLASS, TOLERATIONS, nodes_of
+from components.kubernetes.node_agent import PRIORITY_CLASS, TOLERATIONS, identity, nodes_of
 from components.names import Manifest, manifest
 from stacks.flavors import flavor_name
 from stacks.fleet import Fleet
@@ -44,21 +44,7 @@ def manifests(fleet: Fleet) -> dict[str, Manifest]:
     flavors = sorted({flavor_name(pool) for pool in served_pools(fleet).values()})
     if not fleet.gpu_layer.readings or not flavors:
         return {}
-    rbac = "rbac.authorization.k8s.io"
-    return {
-        "service-account": manifest(
-            "v1", "ServiceAccount", GPU_READER_NAME, namespace=SYSTEM_NAMESPACE, automountServiceAccountToken=True
-        ),
-        "cluster-role": manifest(f"{rbac}/v1", "ClusterRole", GPU_READER_NAME, rules=CLUSTER_RULES),
-        "cluster-role-binding": manifest(
-            f"{rbac}/v1",
-            "ClusterRoleBinding",
-            GPU_READER_NAME,
-            roleRef={"apiGroup": rbac, "kind": "ClusterRole", "name": GPU_READER_NAME},
-            subjects=[{"kind": "ServiceAccount", "name": GPU_READER_NAME, "namespace": SYSTEM_NAMESPACE}],
-        ),
-        "daemon-set": _daemon_set(fleet, flavors),
-    }
+    return {**identity(GPU_READER_NAME, CLUSTER_RULES), "daemon-set": _daemon_set(fleet, flavors)}
 
 
 def _daemon_set(fleet: Fleet, flavors: list[str]) -> Manifest:

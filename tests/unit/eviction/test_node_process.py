@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
@@ -23,6 +22,7 @@ from runtime.node.settings import EVERYWHERE, SettingsError, load
 from stacks.labels import CORDONED_ANNOTATION, LOCATION_LABEL, NOTICES_ANNOTATION
 from tests.fakes.metadata import SPOT, FakeMetadata
 from tests.fakes.nodeserver import NodeServer
+from tests.fakes.probing import get, resident_mebibytes
 
 IN_POD = {"NODE_NAME": "gpu-1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
 MOST_MEBIBYTES = 32
@@ -125,20 +125,6 @@ def test_a_host_without_ipv6_is_asked_over_ipv4(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(socket, "has_dualstack_ipv6", lambda: False)
     port = health.serve(EVERYWHERE, 0, {"/healthz": lambda: (200, "ok\n")})
     assert get(port, "/healthz") == (200, "ok\n")
-
-
-def get(port: int, path: str, host: str = "127.0.0.1") -> tuple[int, str]:
-    connection = http.client.HTTPConnection(host, port, timeout=5)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
-
-
-def resident_mebibytes(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
 def test_it_needs_nothing_but_the_standard_library() -> None:

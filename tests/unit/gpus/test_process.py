@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import subprocess
@@ -18,6 +17,7 @@ from runtime.node.settings import SettingsError, load
 from stacks.labels import GPU_CONDITION, NOTICES_ANNOTATION
 from tests.conftest import ROOT
 from tests.fakes.nodeserver import NodeServer
+from tests.fakes.probing import get, resident_mebibytes
 from tests.nvml.scenario import VARIABLE, Card, Mig, Scenario
 
 IN_POD = {"NODE_NAME": "gpu-1", "KUBERNETES_SERVICE_HOST": "10.0.0.1"}
@@ -71,20 +71,6 @@ def test_it_reads_gpus_and_leaves_notices_of_others_alone(
         finally:
             process.kill()
             process.communicate()
-
-
-def get(port: int, path: str) -> tuple[int, str]:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-    try:
-        connection.request("GET", path)
-        response = connection.getresponse()
-        return response.status, response.read().decode()
-    finally:
-        connection.close()
-
-
-def resident_mebibytes(pid: int) -> float:
-    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE") / 2**20
 
 
 def test_gpus_are_off_unless_asked_for() -> None:
