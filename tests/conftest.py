@@ -37,9 +37,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the long tests out; try one of real controllers once more, which is then counted and listed as a rerun."""
+    """Leave the long tests out; try one of a real engine or controllers once more, and count and list it as a rerun."""
+    real = [ROOT / "tests" / "engine", ROOT / "tests" / "e2e"]
     for item in items:
-        if item.path.is_relative_to(ROOT / "tests" / "e2e"):
+        if any(item.path.is_relative_to(suite) for suite in real):
             item.add_marker(pytest.mark.flaky(reruns=1))
     if not config.getoption("--long"):
         skip = pytest.mark.skip(reason="takes minutes; run with --long (make test-all)")
